@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package probe
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/gantry-tools/gantry/internal/linux/sys"
+	"github.com/gantry-tools/gantry/perf"
+)
+
+// target is what a probing event watches.
+type target struct {
+	pid, cpu int
+	cgroup   string // a directory, or ""
+}
+
+// system is the kernel as the checks see it, so that tests can play one.
+type system interface {
+	syscallReached() error
+	syscallAllowed() error
+	openEvent(a *perf.Attr, t target) error
+	// mapRings maps n rings of pages data pages at once.
+	mapRings(n, pages int) error
+	capabilities() (sys.Capabilities, error)
+	cpus() ([]int, error)
+	memlock() (soft uint64, err error)
+	// tracefs is tracefs and where it is mounted, "" if nowhere visible.
+	// The caller calls close.
+	tracefs() (tree fs.FS, where string, close func() error, err error)
+	procmapQuery() error
+}
+
+// errNotMounted: tracefs is mounted nowhere, and could not be.
+var errNotMounted = errors.New("tracefs is not mounted")
+
+// live is this machine.
+type live struct{}
+
+func (live) syscallReached() error { return sys.PerfSyscallReached() }
+func (live) syscallAllowed() error { return sys.PerfSyscallAllowed() }
+
+func (live) openEvent(a *perf.Attr, t target) error {
+	fd, err := openFD(a, t)
+	if err != nil {
+		return err
+	}
+	return fd.Close()
+}
+
+func openFD(a *perf.Attr, t target) (*sys.FD, error) {
+	raw := a.Append(nil, perf.LittleEndian)
+	if t.cgroup == "" {
+		return sys.PerfEventOpen(raw, t.pid, t.cpu, nil, 0)
+	}
+	dir, err := sys.Open(t.cgroup, os.O_RDONLY|sys.ODirectory)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	return sys.PerfEventOpen(raw, dir.Int(), t.cpu, nil, sys.PerfPIDCgroup)
+}
+
+func (live) mapRings(n, pages int) error {
+	for range n {
+		fd, err := openFD(dummy(), target{cpu: -1})
+		if err != nil {
+			return err
+		}
+		defer fd.Close()
+		ring, err := sys.Mmap(fd, (pages+1)*sys.PageSize(), true)
+		if err != nil {
+			return err
+		}
+		defer ring.Close()
+	}
+	return nil
+}
+
+func (live) capabilities() (sys.Capabilities, error) { return sys.EffectiveCapabilities() }
+func (live) cpus() ([]int, error)                    { return sys.OnlineCPUs() }
+
+func (live) memlock() (uint64, error) {
+	soft, _, err := sys.MemlockLimit()
+	return soft, err
+}
+
+// tracefs looks where the recorder looks: the two usual places, then a mount
+// that only this process sees.
+func (live) tracefs() (fs.FS, string, func() error, error) {
+	for _, p := range []string{"/sys/kernel/tracing", "/sys/kernel/debug/tracing"} {
+		if typ, err := sys.FSTypeOf(p); err == nil && typ == sys.TraceFS {
+			return os.DirFS(p), p, func() error { return nil }, nil
+		}
+	}
+	mount, err := sys.DetachedMount("tracefs")
+	if err != nil {
+		return nil, "", nil, fmt.Errorf("%w: %w", errNotMounted, err)
+	}
+	return os.DirFS(mount.Path()), "", mount.Close, nil
+}
+
+func (live) procmapQuery() error {
+	q := sys.NewProcmap()
+	defer q.Close()
+	fd, err := sys.Open("/proc/self/maps", os.O_RDONLY)
+	if err != nil {
+		return err
+	}
+	defer fd.Close()
+	var v sys.VMA
+	err = q.Query(fd, 0, sys.ProcmapOrNext, true, &v)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("no mapping of our own: %w", err)
+	}
+	return err
+}
+
+// dummy is an event that counts nothing and that everyone may open.
+func dummy() *perf.Attr {
+	return &perf.Attr{
+		Type: perf.TypeSoftware, Config: perf.SWDummy, Size: perf.AttrSizeVer0,
+		Flags: perf.AttrDisabled | perf.AttrExcludeKernel | perf.AttrExcludeHV,
+	}
+}

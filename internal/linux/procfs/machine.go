@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package procfs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+)
+
+var errMissing = errors.New("value missing")
+
+// MemTotal is the machine's memory in kilobytes.
+func (f FS) MemTotal() (uint64, error) {
+	return parseFile(f.Path("proc/meminfo"), ParseMemTotal)
+}
+
+// ParseMemTotal finds MemTotal in /proc/meminfo.
+func ParseMemTotal(r io.Reader) (uint64, error) {
+	v, err := value(r, "MemTotal:")
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseUint(strings.TrimSuffix(v, " kB"), 10, 64)
+}
+
+// BootTime is when the machine started, in seconds of the Unix epoch. It is
+// computed by the kernel at each read and may move by a second.
+func (f FS) BootTime() (int64, error) {
+	return parseFile(f.Path("proc/stat"), ParseBootTime)
+}
+
+// ParseBootTime finds btime in /proc/stat.
+func ParseBootTime(r io.Reader) (int64, error) {
+	v, err := value(r, "btime ")
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseInt(v, 10, 64)
+}
+
+// value is the text behind the first line that starts with prefix.
+func value(r io.Reader, prefix string) (string, error) {
+	sc := lines(r)
+	for sc.Scan() {
+		if v, ok := strings.CutPrefix(sc.Text(), prefix); ok {
+			return strings.TrimSpace(v), nil
+		}
+	}
+	if err := sc.Err(); err != nil {
+		return "", err
+	}
+	return "", fmt.Errorf("%s %w", strings.TrimSpace(prefix), errMissing)
+}
+
+// Module is a loaded kernel module: a line of /proc/modules.
+type Module struct {
+	Name    string
+	Size    uint64
+	State   string // Live, Loading, Unloading
+	Address uint64 // 0 if the kernel hides it (kptr_restrict)
+}
+
+// Modules lists the loaded modules.
+func (f FS) Modules() ([]Module, error) {
+	return parseFile(f.Path("proc/modules"), ParseModules)
+}
+
+// ParseModules parses "name size refs users state address [taint]".
+func ParseModules(r io.Reader) ([]Module, error) {
+	var out []Module
+	sc := lines(r)
+	for n := 1; sc.Scan(); n++ {
+		f := strings.Fields(sc.Text())
+		if len(f) < 6 {
+			return nil, fmt.Errorf("line %d: %d fields", n, len(f))
+		}
+		size, err1 := strconv.ParseUint(f[1], 10, 64)
+		addr, err2 := strconv.ParseUint(strings.TrimPrefix(f[5], "0x"), 16, 64)
+		if err := errors.Join(err1, err2); err != nil {
+			return nil, fmt.Errorf("line %d: %w", n, err)
+		}
+		out = append(out, Module{Name: f[0], Size: size, State: f[4], Address: addr})
+	}
+	if err := sc.Err(); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
