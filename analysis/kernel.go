@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package analysis
+
+import (
+	"path"
+	"strings"
+
+	"github.com/gantry-tools/gantry/analysis/symbol"
+	"github.com/gantry-tools/gantry/buildid"
+	"github.com/gantry-tools/gantry/perf/perfdata"
+)
+
+// kernel names kernel addresses.
+type kernel struct {
+	text   uint64 // where the recorded kernel's _text was
+	loaded bool
+	table  *symbol.Kallsyms
+	err    error
+	shift  uint64 // recorded address minus the table's
+}
+
+// mapped takes note of where the kernel was: perf calls its mapping
+// "[kernel.kallsyms]_text", and gives _text's address as its offset.
+func (k *kernel) mapped(pid int32, filename string, pgoff uint64) {
+	if pid == -1 && k.text == 0 && strings.HasPrefix(filename, symbol.KernelDSO) && strings.HasSuffix(filename, "_text") {
+		k.text = pgoff
+	}
+}
+
+// load asks for the kernel's symbols, once.
+func (s *Session) loadKernel() *kernel {
+	k := &s.kernel
+	if k.loaded {
+		return k
+	}
+	k.loaded = true
+	if s.opts.Kallsyms == nil {
+		return k
+	}
+	f := s.r.Features()
+	want := Kernel{Text: k.text, Release: f.OSRelease, Arch: f.Arch}
+	if id, ok := s.ids.of(symbol.KernelDSO); ok {
+		want.BuildID = id
+	}
+	k.table, k.err = s.opts.Kallsyms(want)
+	if k.err != nil {
+		s.warnings = append(s.warnings, "kernel functions have no names: "+k.err.Error())
+		return k
+	}
+	if text := k.table.Text(); text != 0 && k.text != 0 {
+		k.shift = k.text - text
+	}
+	return k
+}
+
+// locate names a kernel address.
+func (s *Session) locateKernel(ip uint64) place {
+	p := place{addr: ip, sym: noSymbol, kernel: true}
+	if sym, ok := s.Timeline.Ksyms.Lookup(ip); ok {
+		p.ksym, p.isKsym = sym, true
+		return p
+	}
+	k := s.loadKernel()
+	if m := s.Timeline.Kernel.Find(ip); m != nil {
+		p.mapping = *m
+	}
+	if k.table == nil {
+		return p
+	}
+	if sym, ok := k.table.Lookup(ip - k.shift); ok {
+		p.sym, p.addr = sym, ip-k.shift
+	}
+	return p
+}
+
+// moduleName is what perf calls the module of a file: /lib/.../nf_nat.ko.xz
+// is [nf_nat].
+func moduleName(file string) string {
+	if strings.HasPrefix(file, "[") {
+		if i := strings.IndexByte(file, ']'); i > 0 {
+			return file[:i+1]
+		}
+		return file
+	}
+	name, _, found := strings.Cut(path.Base(file), ".ko")
+	if !found {
+		return path.Base(file)
+	}
+	return "[" + strings.ReplaceAll(name, "-", "_") + "]"
+}
+
+// pathIDs is the BUILD_ID feature: build-ids by path. A path that has several
+// has none, because nothing says which mapping had which.
+type pathIDs struct {
+	ids       map[string]buildid.ID
+	ambiguous map[string]bool
+}
+
+func (p *pathIDs) add(list []perfdata.BuildIDEntry) {
+	for _, e := range list {
+		p.addOne(e.Path, e.ID)
+	}
+}
+
+func (p *pathIDs) addOne(path string, raw []byte) {
+	id, err := buildid.New(raw)
+	if err != nil || path == "" {
+		return
+	}
+	if p.ids == nil {
+		p.ids = make(map[string]buildid.ID)
+		p.ambiguous = make(map[string]bool)
+	}
+	if old, ok := p.ids[path]; ok && old != id {
+		p.ambiguous[path] = true
+	}
+	p.ids[path] = id
+}
+
+func (p *pathIDs) of(path string) (buildid.ID, bool) {
+	id, ok := p.ids[path]
+	return id, ok && !p.ambiguous[path]
+}

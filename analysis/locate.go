@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package analysis
+
+import (
+	"path"
+	"strings"
+
+	"github.com/gantry-tools/gantry/analysis/profile"
+	"github.com/gantry-tools/gantry/analysis/symbol"
+	"github.com/gantry-tools/gantry/analysis/timeline"
+	"github.com/gantry-tools/gantry/buildid"
+)
+
+// Location is what an address was at one moment.
+type Location struct {
+	// Addr is the address in the object's own address space, as symbols
+	// and line tables have it; the address itself if nothing was mapped.
+	Addr uint64
+	// Mapping is zero if nothing was mapped.
+	Mapping timeline.Mapping
+	// DSO is the short name of the object, "" if nothing was mapped.
+	DSO string
+	// Path is the long one.
+	Path string
+	// Name is the function's, demangled, "" if it has none, and Offset how
+	// far behind its start the address is, in bytes.
+	Name   string
+	Offset uint64
+	// Source says where Name comes from.
+	Source string
+	Kernel bool
+}
+
+// noSymbol marks an address without a symbol.
+const noSymbol = -1
+
+// binary is a File with its symbols.
+type binary struct {
+	file *timeline.File
+	obj  *symbol.Object // nil if it could not be read
+	dso  string
+	id   buildid.ID
+	// frames are the ids of the profile being built, by symbol; 0 is none
+	// yet, otherwise the id plus one.
+	frames []profile.FrameID
+	// addrs are those by address.
+	addrs map[uint64]profile.FrameID
+}
+
+// place is a Location in numbers.
+type place struct {
+	addr    uint64
+	mapping timeline.Mapping // File is nil if nothing is mapped
+	bin     *binary
+	sym     int32
+	kernel  bool
+	isKsym  bool
+	ksym    symbol.Ksym
+}
+
+// Locate says what the address ip of th was, as of the record that Next gave
+// last. kernel says in which of the two address spaces ip is.
+func (s *Session) Locate(th *timeline.Thread, ip uint64, kernel bool) Location {
+	return s.describe(s.locate(th, ip, kernel), ip)
+}
+
+func (s *Session) locate(th *timeline.Thread, ip uint64, kernel bool) place {
+	if kernel {
+		return s.locateKernel(ip)
+	}
+	return s.locateUser(th, ip)
+}
+
+func (s *Session) locateUser(th *timeline.Thread, ip uint64) place {
+	p := place{addr: ip, sym: noSymbol}
+	if th == nil {
+		return p
+	}
+	m := th.Process.Maps().Find(ip)
+	if m == nil {
+		return p
+	}
+	p.mapping = *m
+	b := s.binary(m.File)
+	p.bin = b
+	if b.obj == nil {
+		// The offset in the file: the best that can be said.
+		p.addr = ip - m.Start + m.PgOff
+		return p
+	}
+	p.addr = b.obj.Addr(m.Start, m.PgOff, ip)
+	if sym, ok := b.obj.Lookup(p.addr); ok {
+		p.sym = sym
+	}
+	return p
+}
+
+// binary reads the symbols of f, once.
+func (s *Session) binary(f *timeline.File) *binary {
+	for len(s.binaries) <= f.Index {
+		s.binaries = append(s.binaries, nil)
+	}
+	if b := s.binaries[f.Index]; b != nil {
+		return b
+	}
+	b := &binary{file: f, dso: shortName(f.Path)}
+	s.binaries[f.Index] = b
+	if !openable(f.Path) {
+		return b
+	}
+	ref := symbol.Ref{Path: f.Path, Inode: f.Ino, MountNS: s.mountNS(f), PID: f.PID}
+	if id, err := buildid.New([]byte(f.BuildID)); err == nil {
+		b.id = id
+	} else if id, ok := s.ids.of(f.Path); ok && s.oneContent(f) {
+		b.id = id
+	}
+	ref.BuildID = b.id
+	if obj, err := s.resolver.Object(ref); err == nil {
+		b.obj = obj
+		b.frames = make([]profile.FrameID, obj.Len())
+	}
+	return b
+}
+
+// mountNS is f's mount namespace, 0 if it is the host's.
+func (s *Session) mountNS(f *timeline.File) uint64 {
+	if f.MountNS == s.hostMountNS() {
+		return 0
+	}
+	return f.MountNS
+}
+
+// oneContent says whether f's path had one content only, so far.
+func (s *Session) oneContent(f *timeline.File) bool {
+	for _, other := range s.Timeline.Files() {
+		if other.Path == f.Path && other.Index != f.Index && (other.Ino != f.Ino || other.Maj != f.Maj || other.Min != f.Min) {
+			return false
+		}
+	}
+	return true
+}
+
+// openable says whether a mapping's name can be that of an ELF file.
+func openable(name string) bool {
+	return strings.HasPrefix(name, "/") && !strings.HasPrefix(name, "//") || name == "[vdso]" || name == "[vdso32]"
+}
+
+// shortName is what perf calls the object in a report.
+func shortName(name string) string {
+	switch {
+	case strings.HasPrefix(name, "["), name == "":
+		return name
+	case strings.HasPrefix(name, "/tmp/perf-") && strings.HasSuffix(name, ".map"):
+		return "[JIT] tid " + strings.TrimSuffix(strings.TrimPrefix(name, "/tmp/perf-"), ".map")
+	}
+	return path.Base(name)
+}
+
+// describe puts p into words.
+func (s *Session) describe(p place, ip uint64) Location {
+	l := Location{Addr: p.addr, Mapping: p.mapping, Kernel: p.kernel}
+	switch {
+	case p.isKsym:
+		l.DSO, l.Path, l.Name, l.Offset, l.Source = p.ksym.Name, p.ksym.Name, p.ksym.Name, ip-p.ksym.Start, "ksymbol"
+	case p.kernel:
+		s.describeKernel(&l, p)
+	case p.bin != nil:
+		l.DSO, l.Path = p.bin.dso, p.bin.file.Path
+		if p.sym != noSymbol {
+			l.Name, l.Offset, l.Source = p.bin.obj.Demangled(p.sym), p.addr-p.bin.obj.Sym(p.sym).Start, "symtab"
+		}
+	}
+	return l
+}
+
+func (s *Session) describeKernel(l *Location, p place) {
+	if f := p.mapping.File; f != nil {
+		l.DSO, l.Path = moduleName(f.Path), f.Path
+		if strings.HasPrefix(f.Path, symbol.KernelDSO) {
+			l.Path = symbol.KernelDSO
+		}
+	}
+	if p.sym == noSymbol {
+		return
+	}
+	t := s.kernel.table
+	l.Name, l.Offset, l.Source = t.Name(p.sym), p.addr-t.Sym(p.sym).Start, "kallsyms"
+	if dso := t.DSO(p.sym); l.DSO == "" || dso != symbol.KernelDSO {
+		l.DSO = dso
+		if l.Path == "" || dso == "[bpf]" {
+			l.Path = dso
+		}
+	}
+}

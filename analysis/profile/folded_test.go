@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package profile
+
+import (
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+)
+
+func TestFolded(t *testing.T) {
+	b := NewBuilder()
+	clock, faults := b.Event(EventInfo{Name: "cpu-clock"}), b.Event(EventInfo{Name: "page;faults"})
+	frame := func(f Frame) StackID { return b.Stack([]FrameID{b.Frame(f)}) }
+	host, web := b.Labels(Labels{Comm: "sh"}), b.Labels(Labels{Container: "web;1", Comm: "a\nb\x1b[2J"})
+	b.Add(host, frame(Frame{Name: "f", DSO: "libc.so.6"}), clock, 1, 10)
+	b.Add(host, frame(Frame{Name: "f", DSO: "libm.so.6"}), clock, 2, 20)
+	b.Add(web, frame(Frame{DSO: "libc.so.6", Addr: 1}), clock, 1, 10)
+	b.Add(web, frame(Frame{DSO: "[vdso]"}), clock, 1, 10)
+	b.Add(web, frame(Frame{Addr: 7}), clock, 1, 10)
+	b.Add(b.Labels(Labels{}), 0, clock, 1, 10)
+	one := b.Profile()
+
+	for _, tt := range []struct {
+		name string
+		o    *FoldedOptions
+		want string
+	}{
+		{"default", nil, "[unknown] 1\nsh;f 3\n" +
+			"web:1;a\\x0ab\\x1b[2J;[libc.so.6] 1\nweb:1;a\\x0ab\\x1b[2J;[unknown] 1\nweb:1;a\\x0ab\\x1b[2J;[vdso] 1\n"},
+		{"values", &FoldedOptions{Values: true, Keep: func(s Sample) bool { return s.Labels == host }}, "sh;f 30\n"},
+		{"no roots", &FoldedOptions{Roots: func(*Labels) []string { return nil }},
+			"[unknown] 1\n[libc.so.6] 1\n[unknown] 1\n[vdso] 1\nf 3\n"},
+	} {
+		if got := folded(t, one, tt.o); got != tt.want {
+			t.Errorf("%s: got:\n%swant:\n%s", tt.name, got, tt.want)
+		}
+	}
+
+	two := NewBuilder()
+	two.merge(one)
+	two.Add(0, 0, faults, 5, 5)
+	got := folded(t, two.Profile(), nil)
+	if !strings.HasPrefix(got, "cpu-clock 1\ncpu-clock;sh;f 3\n") || !strings.HasSuffix(got, "\npage:faults;sh 5\n") {
+		t.Errorf("two events: got:\n%s", got)
+	}
+}
+
+func TestPlainKernel(t *testing.T) {
+	got := folded(t, small("web"), &FoldedOptions{PlainKernel: true})
+	if want := "web;app;main;web_hot 3\nweb;app;main;web_hot;vfs_read 1\n"; got != want {
+		t.Errorf("got:\n%swant:\n%s", got, want)
+	}
+}
+
+func TestPrintable(t *testing.T) {
+	for in, want := range map[string]string{
+		"":                      "",
+		"std::vector<int>::at":  "std::vector<int>::at",
+		"naïve_日本":              "naïve_日本",
+		"a\x1b[31mb\x07":        `a\x1b[31mb\x07`,
+		"tab\tnew\nline\x7f":    `tab\x09new\x0aline\x7f`,
+		"\xff\xfe":              `\xff\xfe`,
+		"c1\u009b":              `c1\u009b`,
+		"bidi\u202eevil\u2066":  `bidi\u202eevil\u2066`,
+		"zero\u200bwidth\ufeff": `zero\u200bwidth\ufeff`,
+		"tag\U000e0041":         `tag\U000e0041`,
+		"replacement \ufffd":    "replacement \ufffd",
+		"line\u2028end":         `line\u2028end`,
+		"half\xe6\x97":          `half\xe6\x97`,
+	} {
+		if got := Printable(in); got != want {
+			t.Errorf("%q: got %q, want %q", in, got, want)
+		}
+	}
+}
+
+func FuzzPrintable(f *testing.F) {
+	f.Add("a\x1b[31m")
+	f.Add("\xff\u202e日本")
+	f.Fuzz(func(t *testing.T, s string) {
+		got := Printable(s)
+		if !utf8.ValidString(got) || strings.ContainsFunc(got, func(r rune) bool { return !unicode.IsPrint(r) }) {
+			t.Errorf("%q: got %q", s, got)
+		}
+		if again := Printable(got); again != got {
+			t.Errorf("%q: got %q, then %q", s, got, again)
+		}
+	})
+}

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package analysis
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/gantry-tools/gantry/analysis/symbol"
+	"github.com/gantry-tools/gantry/analysis/timeline"
+	"github.com/gantry-tools/gantry/buildid"
+	"github.com/gantry-tools/gantry/container"
+	"github.com/gantry-tools/gantry/perf"
+	"github.com/gantry-tools/gantry/perf/perfdata"
+)
+
+// Kernel says which kernel a recording is of.
+type Kernel struct {
+	BuildID buildid.ID // zero if the recording does not tell
+	Release string     // as uname -r, "" if not told
+	Arch    string
+	// Text is the address that the kernel's symbol _text had, 0 if not told.
+	Text uint64
+}
+
+// Options say where names come from. The zero value, and nil, is a session
+// that names no address.
+type Options struct {
+	// Binaries opens what processes had mapped.
+	Binaries []symbol.Opener
+	// Kallsyms finds the symbols of a kernel.
+	Kallsyms func(Kernel) (*symbol.Kallsyms, error)
+}
+
+// Item is one record of a recording, at its place in time. It is valid until
+// the next call of Next.
+type Item struct {
+	*perfdata.Record
+	// Sample is set for samples, Other for all other records.
+	Sample *perf.Sample
+	Other  perf.Record
+	// Thread is whose sample it is, nil if the samples do not tell.
+	Thread *timeline.Thread
+}
+
+// Session is one pass over a recording. It is not safe for use by several
+// goroutines.
+type Session struct {
+	// Timeline is the state at the record that Next gave last.
+	Timeline *timeline.Timeline
+	// Containers are the containers that the recording tells of. CGROUP
+	// records add to them.
+	Containers *container.Table
+
+	r        *perfdata.Reader
+	ordered  *perfdata.OrderedReader
+	opts     Options
+	resolver *symbol.Resolver
+	binaries []*binary // by timeline.File.Index
+	kernel   kernel
+	ids      pathIDs
+	warnings []string
+	item     Item
+	sample   perf.Sample
+	headOnly bool   // decode no call chains
+	before   func() // called before the timeline changes
+	renamed  func() // called when Containers was replaced
+
+	gantryChanges int
+	noContainers  error // why Containers could not be read
+	tablesRead    int
+	bad           badRecords
+}
+
+// badRecords counts what could not be decoded.
+type badRecords struct {
+	n     uint64
+	first error
+}
+
+func (b *badRecords) add(offset int64, err error) {
+	if b.n == 0 {
+		b.first = fmt.Errorf("at offset %d: %w", offset, err)
+	}
+	b.n++
+}
+
+// NewSession starts a pass over r, from which nothing may have been read. r
+// stays the caller's to close.
+func NewSession(r *perfdata.Reader, o *Options) *Session {
+	if o == nil {
+		o = new(Options)
+	}
+	s := &Session{
+		Timeline:   timeline.New(),
+		Containers: new(container.Table),
+		r:          r,
+		ordered:    r.Ordered(),
+		opts:       *o,
+		resolver:   symbol.NewResolver(o.Binaries...),
+	}
+	s.readContainers()
+	s.ids.add(r.Features().BuildIDs)
+	return s
+}
+
+// maxTables bounds how often a recording may change its table of containers;
+// gantry writes two.
+const maxTables = 16
+
+// readContainers reads the recording's table of containers. In a stream, and
+// in a file whose recorder was killed, it comes among the data, in pieces:
+// what cannot be read yet is not shown yet.
+func (s *Session) readContainers() {
+	s.gantryChanges = s.r.GantryChanges()
+	section := s.r.Features().Gantry
+	if len(section) == 0 || s.tablesRead == maxTables {
+		return
+	}
+	s.tablesRead++
+	table := new(container.Table)
+	if s.noContainers = json.Unmarshal(section, table); s.noContainers != nil {
+		return
+	}
+	for _, c := range s.Containers.Cgroups() {
+		table.AddCgroup(c.ID, c.Path)
+	}
+	s.Containers = table
+	if s.renamed != nil {
+		s.renamed()
+	}
+}
+
+// Warnings are what was odd about the recording so far, one line each.
+func (s *Session) Warnings() []string {
+	out := s.warnings
+	for _, w := range s.r.Warnings() {
+		out = append(out, w.String())
+	}
+	if s.noContainers != nil {
+		out = append(out, fmt.Sprintf("the recording's containers are not shown: %v", s.noContainers))
+	}
+	if n := s.Timeline.Uncopied; n > 0 {
+		out = append(out, fmt.Sprintf("%d processes lost their parents' mappings: the recording has too many", n))
+	}
+	if s.bad.n > 0 {
+		out = append(out, fmt.Sprintf("%d records could not be decoded, the first %v", s.bad.n, s.bad.first))
+	}
+	return out
+}
+
+// Unresolved lists the binaries whose symbols could not be read, and why.
+func (s *Session) Unresolved() []symbol.Failure { return s.resolver.Failures() }
+
+// Next gives the next record in the order of time, after applying it to the
+// timeline; io.EOF at the end. Records that cannot be decoded are skipped,
+// counted, and told by Warnings.
+func (s *Session) Next() (*Item, error) {
+	for {
+		rec, err := s.ordered.Next()
+		if err != nil {
+			return nil, err
+		}
+		if rec.Type == perf.RecordSample {
+			if s.r.GantryChanges() != s.gantryChanges {
+				s.readContainers()
+			}
+			if err := s.decodeSample(rec); err != nil {
+				s.bad.add(rec.Offset, err)
+				continue
+			}
+			return &s.item, nil
+		}
+		other, err := perf.Decode(rec.Raw, s.r.Order(), rec.Event)
+		if err != nil {
+			s.bad.add(rec.Offset, err)
+			continue
+		}
+		if s.before != nil && rec.Type.Kernel() {
+			s.before()
+		}
+		s.apply(rec, other)
+		return &s.item, nil
+	}
+}
+
+func (s *Session) decodeSample(rec *perfdata.Record) error {
+	if rec.Event == nil {
+		return fmt.Errorf("sample of no known event: %w", perf.ErrUnsupported)
+	}
+	l := &rec.Event.Layout
+	var err error
+	if s.headOnly {
+		err = s.sample.DecodeHead(rec.Raw, s.r.Order(), l)
+	} else {
+		err = s.sample.Decode(rec.Raw, s.r.Order(), l)
+	}
+	if err != nil {
+		return err
+	}
+	if l.SampleType&perf.SamplePeriod == 0 {
+		s.sample.Period = defaultPeriod(&rec.Event.Attr)
+	}
+	s.item = Item{Record: rec, Sample: &s.sample}
+	if l.SampleType&perf.SampleTID != 0 {
+		s.item.Thread = s.Timeline.Thread(s.sample.PID, s.sample.TID)
+	}
+	return nil
+}
+
+// tellDumps warns of user stacks that were recorded as memory.
+func (s *Session) tellDumps() {
+	for _, ev := range s.r.Events().List() {
+		if ev.Attr.SampleType&perf.SampleStackUser != 0 {
+			s.warnings = append(s.warnings, "user stacks were recorded as memory (--call-graph dwarf), which is not unwound yet: callers in user space are missing; record with -g")
+			return
+		}
+	}
+}
+
+// defaultPeriod is what a sample that carries no period stands for.
+func defaultPeriod(a *perf.Attr) uint64 {
+	if a.Flags.Has(perf.AttrFreq) || a.SampleCount == 0 {
+		return 1
+	}
+	return a.SampleCount
+}
+
+func (s *Session) apply(rec *perfdata.Record, other perf.Record) {
+	s.item = Item{Record: rec, Other: other}
+	s.Timeline.Apply(other, rec.Time)
+	switch r := other.(type) {
+	case *perf.Cgroup:
+		s.Containers.AddCgroup(container.CgroupID(r.ID), r.Path)
+	case *perf.Mmap:
+		s.kernel.mapped(r.PID, r.Filename, r.PgOff)
+	case *perf.Mmap2:
+		s.kernel.mapped(r.PID, r.Filename, r.PgOff)
+	case *perf.BuildID:
+		s.ids.addOne(r.Filename, r.ID)
+	}
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package symbol
+
+import (
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/ianlancetaylor/demangle"
+)
+
+// maxDemangled bounds a demangled name to 2^n characters. Hostile names grow
+// without limit.
+const maxDemangled = 14
+
+// names remembers demangled names by symbol. Its zero value is ready.
+type names struct {
+	mu   sync.Mutex
+	text map[int32]string
+}
+
+// Demangled is the name of a symbol as people write it: C++ and Rust names are
+// demangled, without parameters, as perf does unless told to be verbose. Others
+// are returned as they are. A name is demangled once.
+func (o *Object) Demangled(sym int32) string {
+	raw := o.Name(sym)
+	if !mangled(raw) {
+		return raw
+	}
+	o.demangled.mu.Lock()
+	defer o.demangled.mu.Unlock()
+	if text, ok := o.demangled.text[sym]; ok {
+		return text
+	}
+	text := Demangle(raw)
+	if o.demangled.text == nil {
+		o.demangled.text = make(map[int32]string)
+	}
+	o.demangled.text[sym] = text
+	return text
+}
+
+// mangled reports whether a name may be a C++ or Rust one.
+func mangled(name string) bool {
+	return strings.HasPrefix(name, "_Z") || strings.HasPrefix(name, "_R")
+}
+
+// Demangle is the form of a symbol's name that people read. Names that are not
+// mangled are returned as they are. A suffix that begins with "@", a version or
+// "plt", is kept.
+func Demangle(name string) string {
+	if !mangled(name) {
+		return name
+	}
+	base, suffix := name, ""
+	if at := strings.IndexByte(name, '@'); at >= 0 {
+		base, suffix = name[:at], name[at:]
+	}
+	text := demangle.Filter(keepUnderscores(base), demangle.NoParams, demangle.MaxLength(maxDemangled))
+	if suffix == "" {
+		return text
+	}
+	return text + suffix
+}
+
+// rustHash is the last part of a Rust name in the older of its two forms, after
+// which only "E" follows.
+const rustHash = "17h0123456789abcdef"
+
+// keepUnderscores doubles the first underscore of the parts of a Rust name like
+// "_ZN3std28__rust_begin_short_backtrace17h0123456789abcdefE". The demangler
+// takes it for an escape, which it is only before a "$".
+func keepUnderscores(name string) string {
+	end := len(name) - len(rustHash) - 1
+	if !strings.HasPrefix(name, "_ZN") || end < 0 || name[len(name)-1] != 'E' ||
+		!strings.HasPrefix(name[end:], "17h") {
+		return name
+	}
+	var b strings.Builder
+	b.WriteString("_ZN")
+	for rest := name[len("_ZN"):end]; rest != ""; {
+		digits := 0
+		for digits < len(rest) && '0' <= rest[digits] && rest[digits] <= '9' {
+			digits++
+		}
+		n, err := strconv.Atoi(rest[:digits])
+		if err != nil || n > len(rest)-digits {
+			return name
+		}
+		part := rest[digits : digits+n]
+		if strings.HasPrefix(part, "_") && !strings.HasPrefix(part, "_$") {
+			part = "_" + part
+		}
+		b.WriteString(strconv.Itoa(len(part)))
+		b.WriteString(part)
+		rest = rest[digits+n:]
+	}
+	b.WriteString(name[end:])
+	return b.String()
+}

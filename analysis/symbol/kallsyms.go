@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package symbol
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"unsafe"
+
+	"github.com/gantry-tools/gantry/internal/hint"
+)
+
+// ErrRestricted is returned for a /proc/kallsyms whose addresses are all zero:
+// the kernel hides them from who reads without privilege.
+var ErrRestricted = errors.New("kernel symbols are hidden from this user")
+
+const restrictedHint = "run as root (or with CAP_SYSLOG), or set the sysctl kernel.kptr_restrict to 0"
+
+// KernelDSO is the name that perf gives the kernel proper; modules are called
+// "[NAME]", and BPF programs that /proc/kallsyms lists "[bpf]".
+const KernelDSO = "[kernel.kallsyms]"
+
+const (
+	maxKallsymsLine  = 1 << 12 // the kernel's own limit for a name is 512
+	maxKallsymsDSOs  = math.MaxUint16
+	maxKallsymsBytes = maxStrings
+	kallsymsPage     = 4096
+
+	// What kernels of distributions have. Room that is not used takes no
+	// memory, as it is never touched; growing costs as much as parsing.
+	usualSymbols = 160 << 10
+	usualNames   = 4 << 20
+)
+
+// Kallsyms holds the functions of the kernel and its modules at one moment.
+// Any number of goroutines may use it.
+type Kallsyms struct {
+	Table
+	dso  []uint16 // by symbol
+	dsos []string
+	text uint64
+}
+
+// DSO is the name of what a symbol belongs to: KernelDSO, "[NAME]" of a module,
+// or "[bpf]".
+func (k *Kallsyms) DSO(sym int32) string { return k.dsos[k.dso[sym]] }
+
+// Text is the address of _text, where the kernel begins; zero if the file did
+// not have it. The kernel is loaded elsewhere at each boot, so that its symbols
+// fit a recording only after adding the difference of both starts.
+func (k *Kallsyms) Text() uint64 { return k.text }
+
+// ReadKallsyms reads /proc/kallsyms or a copy of it. It returns ErrRestricted,
+// with a hint, if the addresses are hidden; other errors name the line.
+func ReadKallsyms(r io.Reader) (*Kallsyms, error) {
+	p := &kallsymsParser{
+		names:     make([]byte, 0, usualNames),
+		entries:   make([]entry, 0, usualSymbols),
+		dsoByName: map[string]uint16{KernelDSO: 0},
+		dsos:      []string{KernelDSO},
+	}
+	if err := p.readAll(r); err != nil {
+		return nil, fmt.Errorf("read kernel symbols: %w", err)
+	}
+	if p.hidden > 0 && !p.visible {
+		return nil, hint.Wrap(ErrRestricted, restrictedHint)
+	}
+	k := &Kallsyms{dsos: p.dsos, text: p.text}
+	k.Table, k.dso = buildTable(unsafe.String(unsafe.SliceData(p.names), len(p.names)), p.entries, later, kallsymsPage)
+	return k, nil
+}
+
+type kallsymsParser struct {
+	names     []byte
+	entries   []entry
+	dsoByName map[string]uint16
+	dsos      []string
+	text      uint64
+	line      int
+	hidden    int  // functions at address zero
+	visible   bool // some are elsewhere
+}
+
+// readAll feeds the lines of r to the parser, from one buffer.
+func (p *kallsymsParser) readAll(r io.Reader) error {
+	buf := make([]byte, 1<<18)
+	kept := 0
+	for {
+		n, err := r.Read(buf[kept:])
+		data := buf[:kept+n]
+		for {
+			end := bytes.IndexByte(data, '\n')
+			if end < 0 {
+				break
+			}
+			if err := p.parseLine(data[:end]); err != nil {
+				return err
+			}
+			data = data[end+1:]
+		}
+		if errors.Is(err, io.EOF) {
+			if len(data) > 0 {
+				return p.parseLine(data)
+			}
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("line %d: %w", p.line+1, err)
+		}
+		if len(data) > maxKallsymsLine {
+			return fmt.Errorf("line %d is longer than %d bytes", p.line+1, maxKallsymsLine)
+		}
+		kept = copy(buf, data)
+	}
+}
+
+// parseLine reads "ADDRESS TYPE NAME" and, for modules, a tab and "[MODULE]".
+func (p *kallsymsParser) parseLine(line []byte) error {
+	p.line++
+	addr, rest, ok := parseHex(line)
+	if !ok || len(rest) < 4 || rest[0] != ' ' || rest[2] != ' ' {
+		return fmt.Errorf("line %d is not ADDRESS TYPE NAME: %.40q", p.line, line)
+	}
+	typ, name := rest[1], rest[3:]
+	var module []byte
+	if tab := bytes.IndexByte(name, '\t'); tab >= 0 {
+		name, module = name[:tab], name[tab+1:]
+	}
+	if len(name) == 0 || bytes.IndexByte(name, 0) >= 0 {
+		return fmt.Errorf("line %d has no name: %.40q", p.line, line)
+	}
+	e := entry{start: addr, end: math.MaxUint64, noSize: true}
+	if e.bind, ok = textBinding(typ); !ok {
+		e.stop = true
+		p.entries = append(double(p.entries, 1), e)
+		return nil
+	}
+	if addr == 0 {
+		p.hidden++
+		return nil
+	}
+	p.visible = true
+	if p.text == 0 && string(name) == "_text" {
+		p.text = addr
+	}
+	return p.addText(e, name, module)
+}
+
+func (p *kallsymsParser) addText(e entry, name, module []byte) error {
+	if len(module) > 0 {
+		id, ok := p.dsoByName[string(module)]
+		if !ok {
+			if len(p.dsos) >= maxKallsymsDSOs {
+				return fmt.Errorf("line %d: more than %d modules", p.line, maxKallsymsDSOs)
+			}
+			id = uint16(len(p.dsos))
+			p.dsos = append(p.dsos, string(module))
+			p.dsoByName[string(module)] = id
+		}
+		e.kind = id
+	}
+	if len(p.names)+len(name)+1 > maxKallsymsBytes {
+		return fmt.Errorf("line %d: names are longer than %d bytes", p.line, maxKallsymsBytes)
+	}
+	e.name = uint32(len(p.names))
+	p.names = append(double(p.names, len(name)+1), name...)
+	p.names = append(p.names, 0)
+	p.entries = append(double(p.entries, 1), e)
+	return nil
+}
+
+// double makes room for n more values. It allocates half as much in all as
+// append does for large slices.
+func double[T any](s []T, n int) []T {
+	if cap(s)-len(s) >= n {
+		return s
+	}
+	return slices.Grow(s, len(s)+n)
+}
+
+// textBinding translates a type letter as nm(1) prints it. It is not ok for
+// what is not code.
+func textBinding(typ byte) (b binding, ok bool) {
+	switch typ {
+	case 'T':
+		return bindGlobal, true
+	case 't':
+		return bindLocal, true
+	case 'W', 'w':
+		return bindWeak, true
+	}
+	return 0, false
+}
+
+// parseHex reads the digits that b begins with.
+func parseHex(b []byte) (v uint64, rest []byte, ok bool) {
+	for i, c := range b {
+		switch {
+		case '0' <= c && c <= '9':
+			c -= '0'
+		case 'a' <= c && c <= 'f':
+			c -= 'a' - 10
+		default:
+			return v, b[i:], i > 0
+		}
+		if i == 16 {
+			break
+		}
+		v = v<<4 | uint64(c)
+	}
+	return 0, nil, false
+}

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package symbol
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/gantry-tools/gantry/buildid"
+)
+
+// ErrMismatch is returned for a file that is not the one of the recording.
+var ErrMismatch = errors.New("the file is another one than at the time of the recording")
+
+// Ref says which binary is meant: by its content if BuildID is known, else by
+// where it was.
+type Ref struct {
+	BuildID buildid.ID
+	Path    string // as the process saw it
+	Inode   uint64 // the file's, zero if not known; counts only without a BuildID
+
+	// MountNS is the inode number of the mount namespace that Path belongs to,
+	// zero for the host's. PID is a process in it, for openers that go through
+	// its root; it does not count for what is the same file.
+	MountNS uint64
+	PID     int32
+}
+
+// File is an open binary.
+type File interface {
+	io.ReaderAt
+	io.Closer
+}
+
+// Opener opens binaries. It returns an error that is fs.ErrNotExist if it has
+// nothing for the Ref, and ErrMismatch if what it has is another file.
+type Opener interface {
+	Open(ref Ref) (f File, size int64, err error)
+}
+
+// Reason classifies why a binary could not be read.
+type Reason uint8
+
+// Reasons, from the least to the most telling: if several openers fail for one
+// binary, the last in this list is given.
+const (
+	NotFound   Reason = iota // no opener has it
+	Unreadable               // permission, I/O error
+	Malformed                // an ELF file with contradictions
+	NotELF
+	Truncated
+	Mismatch // the wanted build-id is not the file's
+)
+
+// String is the reason in words.
+func (r Reason) String() string {
+	switch r {
+	case NotFound:
+		return "not found"
+	case Unreadable:
+		return "not readable"
+	case Malformed:
+		return "malformed ELF file"
+	case NotELF:
+		return "not an ELF file"
+	case Truncated:
+		return "truncated"
+	case Mismatch:
+		return "other build-id"
+	}
+	return fmt.Sprintf("reason %d", uint8(r))
+}
+
+// Failure tells why there are no symbols for a binary.
+type Failure struct {
+	Ref    Ref
+	Reason Reason
+	Err    error
+}
+
+// Resolver finds the binaries of a recording and remembers them, and those that
+// it could not find as well. Several goroutines may use it.
+type Resolver struct {
+	openers []Opener
+
+	mu      sync.Mutex
+	objects map[Ref]*result // by key
+	order   []*result       // failures are reported in the order of first use
+}
+
+type result struct {
+	once sync.Once
+	ref  Ref
+	obj  *Object
+	err  error
+}
+
+// NewResolver makes a Resolver that asks the openers in their order, until one
+// has the right file.
+func NewResolver(openers ...Opener) *Resolver {
+	return &Resolver{openers: slices.Clone(openers), objects: make(map[Ref]*result)}
+}
+
+// key reduces a Ref to what decides which file is meant. A file found by its
+// build-id is the same wherever it was; one that is not found by it at one path
+// may be found at another, so paths count.
+func (ref Ref) key() Ref {
+	ref.PID = 0
+	if !ref.BuildID.IsZero() {
+		ref.Inode = 0
+	}
+	return ref
+}
+
+// Object returns the binary of a Ref. An error is remembered: asking again costs
+// a map lookup.
+func (r *Resolver) Object(ref Ref) (*Object, error) {
+	if o := r.byBuildID(ref.BuildID); o != nil {
+		return o, nil
+	}
+	key := ref.key()
+	r.mu.Lock()
+	res := r.objects[key]
+	if res == nil {
+		res = &result{ref: ref}
+		r.objects[key] = res
+		r.order = append(r.order, res)
+	}
+	r.mu.Unlock()
+
+	res.once.Do(func() {
+		obj, err := r.load(ref)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		res.obj, res.err = obj, err
+		if obj != nil && !ref.BuildID.IsZero() {
+			r.objects[Ref{BuildID: ref.BuildID}] = res
+		}
+	})
+	return res.obj, res.err
+}
+
+func (r *Resolver) byBuildID(id buildid.ID) *Object {
+	if id.IsZero() {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if res := r.objects[Ref{BuildID: id}]; res != nil {
+		return res.obj // nil if a Ref without a path was asked for and not found
+	}
+	return nil
+}
+
+func (r *Resolver) load(ref Ref) (*Object, error) {
+	var worst *openError
+	for _, o := range r.openers {
+		obj, err := open(o, ref, r.debugOf(ref))
+		if err == nil {
+			return obj, nil
+		}
+		e := &openError{reason: classify(err), err: err}
+		if worst == nil || e.reason > worst.reason {
+			worst = e
+		}
+	}
+	if worst == nil {
+		worst = &openError{reason: NotFound, err: fs.ErrNotExist}
+	}
+	return nil, fmt.Errorf("symbols of %s: %w", ref, worst)
+}
+
+// open reads the binary that one opener has for ref, if it is the right one.
+func open(o Opener, ref Ref, debug debugSource) (*Object, error) {
+	f, size, err := o.Open(ref)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	obj, err := readELF(f, size, debug)
+	if err != nil {
+		return nil, &elfError{err}
+	}
+	if !ref.BuildID.IsZero() && !ref.BuildID.Matches(obj.BuildID) {
+		return nil, fmt.Errorf("%w: its build-id is %q", ErrMismatch, obj.BuildID)
+	}
+	return obj, nil
+}
+
+// String is how messages call the binary.
+func (ref Ref) String() string {
+	var b strings.Builder
+	b.WriteString(ref.Path)
+	if !ref.BuildID.IsZero() {
+		fmt.Fprintf(&b, " (build-id %s)", ref.BuildID)
+	}
+	return strings.TrimSpace(b.String())
+}
+
+// elfError marks an error in the content of a file.
+type elfError struct{ error }
+
+func (e *elfError) Unwrap() error { return e.error }
+
+type openError struct {
+	reason Reason
+	err    error
+}
+
+func (e *openError) Error() string { return e.err.Error() }
+func (e *openError) Unwrap() error { return e.err }
+
+func classify(err error) Reason {
+	var malformed *elfError
+	switch {
+	case errors.Is(err, ErrMismatch):
+		return Mismatch
+	case errors.Is(err, ErrNotELF):
+		return NotELF
+	case errors.Is(err, ErrTruncated):
+		return Truncated
+	case errors.As(err, &malformed):
+		return Malformed
+	case errors.Is(err, fs.ErrNotExist):
+		return NotFound
+	}
+	return Unreadable
+}
+
+// Failures lists the binaries that were asked for and could not be read, in the
+// order of the first question. One that another path had is not among them.
+func (r *Resolver) Failures() []Failure {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var list []Failure
+	for _, res := range r.order {
+		if res.err == nil {
+			continue
+		}
+		if id := res.ref.BuildID; !id.IsZero() {
+			if found := r.objects[Ref{BuildID: id}]; found != nil && found.obj != nil {
+				continue
+			}
+		}
+		f := Failure{Ref: res.ref, Err: res.err}
+		var e *openError
+		if errors.As(res.err, &e) {
+			f.Reason = e.reason
+		}
+		list = append(list, f)
+	}
+	return list
+}

@@ -1,0 +1,402 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package timeline
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gantry-tools/gantry/analysis/symbol"
+	"github.com/gantry-tools/gantry/perf"
+)
+
+// Grace is how long an exited task is remembered, in nanoseconds.
+const Grace = 1_000_000_000
+
+// Process is a thread group.
+type Process struct {
+	PID int32
+	// Namespaces is indexed by perf.NSNet and so on; nil if not known.
+	Namespaces []perf.NSLink
+	// Serial changes when Namespaces do.
+	Serial uint32
+
+	maps    *Maps
+	threads int  // alive or in their Grace
+	gone    bool // its pid belongs to nobody, or to another process
+}
+
+// Maps are the mappings of the process now. They are valid until the next
+// record is applied.
+func (p *Process) Maps() *Maps { return p.maps }
+
+// Namespace is the inode number of the process's namespace with the index
+// ns, 0 if not known.
+func (p *Process) Namespace(ns int) uint64 {
+	if ns < len(p.Namespaces) {
+		return p.Namespaces[ns].Ino
+	}
+	return 0
+}
+
+// Thread is one task.
+type Thread struct {
+	TID     int32
+	Process *Process
+	// Comm is the name of the task; ":TID" if it was never told.
+	Comm string
+	// Serial changes when Comm or Process do, and is never used twice.
+	Serial uint32
+
+	exited bool
+}
+
+// Timeline is the state of a machine at one moment of a recording. It is not
+// safe for use by several goroutines.
+type Timeline struct {
+	// Kernel holds the kernel's image and its modules.
+	Kernel Maps
+	// Ksyms are the symbols that the kernel added while it ran: BPF
+	// programs and trampolines.
+	Ksyms symbol.KernelSyms
+	// Uncopied counts processes that did not get their parent's mappings,
+	// because the recording has too many.
+	Uncopied int
+
+	processes map[int32]*Process
+	threads   map[int32]*Thread
+	recent    [256]*Thread // by the low bits of tid; all are in threads
+	files     map[File]*File
+	byIndex   []*File
+	cgroups   map[uint64]string
+	copied    int    // mappings in copies that are alive
+	exits     []exit // in the order of time
+	mapsID    uint32
+	serial    uint32
+	ksymID    uint32
+}
+
+type exit struct {
+	time   uint64
+	thread *Thread
+}
+
+// New makes an empty timeline.
+func New() *Timeline {
+	t := &Timeline{
+		processes: make(map[int32]*Process),
+		threads:   make(map[int32]*Thread),
+		files:     make(map[File]*File),
+		cgroups:   make(map[uint64]string),
+	}
+	t.thread(0, 0).Comm = "swapper"
+	return t
+}
+
+// Thread is the task tid of process pid; one that nobody announced is made.
+func (t *Timeline) Thread(pid, tid int32) *Thread {
+	slot := &t.recent[uint8(tid)]
+	if th := *slot; th != nil && th.TID == tid && th.Process.PID == pid && !th.Process.gone {
+		return th
+	}
+	*slot = t.find(pid, tid)
+	return *slot
+}
+
+func (t *Timeline) find(pid, tid int32) *Thread {
+	if th := t.threads[tid]; th != nil && th.Process.PID == pid && !th.Process.gone {
+		return th
+	}
+	return t.thread(pid, tid)
+}
+
+// thread makes the task, in place of one that had its tid.
+func (t *Timeline) thread(pid, tid int32) *Thread {
+	t.remove(t.threads[tid])
+	p := t.processes[pid]
+	if p == nil {
+		p = &Process{PID: pid, maps: t.newMaps()}
+		t.processes[pid] = p
+	}
+	p.threads++
+	th := &Thread{TID: tid, Process: p, Serial: t.nextSerial(), Comm: unnamed(tid)}
+	t.threads[tid] = th
+	return th
+}
+
+func unnamed(tid int32) string { return fmt.Sprintf(":%d", tid) }
+
+func (t *Timeline) nextSerial() uint32 {
+	t.serial++
+	return t.serial
+}
+
+func (t *Timeline) newMaps() *Maps {
+	t.mapsID++
+	return &Maps{id: t.mapsID}
+}
+
+// Process is the process with that pid as far as it is known, nil if it is not.
+func (t *Timeline) Process(pid int32) *Process { return t.processes[pid] }
+
+// Cgroup is the path of the cgroup with that id, as far as it was told.
+func (t *Timeline) Cgroup(id uint64) (string, bool) {
+	path, ok := t.cgroups[id]
+	return path, ok
+}
+
+// Files are all files that were mapped so far, by Index. The slice is the
+// timeline's own.
+func (t *Timeline) Files() []*File { return t.byIndex }
+
+// KernelID changes when an address may have got another kernel symbol.
+func (t *Timeline) KernelID() uint32 { return t.ksymID }
+
+// Apply takes the next record, which happened at the given time (0 if it has
+// none). Records that tell nothing about tasks or symbols are ignored.
+func (t *Timeline) Apply(rec perf.Record, time uint64) {
+	t.bury(time)
+	status := perf.MiscOf(rec)&perf.MiscStatusOnly != 0
+	switch r := rec.(type) {
+	case *perf.Fork:
+		t.fork(r, status)
+	case *perf.Exit:
+		t.exit(r, time)
+	case *perf.Comm:
+		t.comm(r)
+	case *perf.Mmap:
+		t.mmap(r)
+	case *perf.Mmap2:
+		t.mmap2(r)
+	case *perf.Namespaces:
+		t.namespaces(r)
+	case *perf.Cgroup:
+		t.cgroups[r.ID] = r.Path
+	case *perf.Ksymbol:
+		t.ksymbol(r)
+	}
+}
+
+// namespaces takes those of a thread for the process's if it is the first one:
+// mappings and containers are looked up by process.
+func (t *Timeline) namespaces(r *perf.Namespaces) {
+	th := t.Thread(r.PID, r.TID)
+	if r.PID != r.TID && th.Process.Namespaces != nil {
+		return
+	}
+	th.Process.Namespaces, th.Process.Serial = r.Links, t.nextSerial()
+}
+
+func (t *Timeline) fork(r *perf.Fork, status bool) {
+	if old := t.threads[r.TID]; old != nil && old.Process.PID == r.PID && status {
+		return
+	}
+	parent := t.threads[r.PTID]
+	if parent == nil || parent.Process.PID != r.PPID {
+		parent = t.threads[r.PPID]
+	}
+	if r.PID != r.PPID && !status {
+		// A new process; one that had its pid is gone.
+		t.forget(t.processes[r.PID])
+	}
+	th := t.thread(r.PID, r.TID)
+	if parent == nil || parent == th {
+		return
+	}
+	th.Comm = parent.Comm
+	if r.PID != r.PPID && r.Misc&perf.MiscForkExec == 0 && !status {
+		t.share(th.Process, parent.Process)
+		th.Process.Namespaces, th.Process.Serial = parent.Process.Namespaces, t.nextSerial()
+	}
+}
+
+// share gives child the mappings of parent.
+func (t *Timeline) share(child, parent *Process) {
+	if child == parent {
+		return
+	}
+	t.release(child.maps)
+	parent.maps.shared++
+	child.maps = parent.maps
+}
+
+// release takes one process away from its mappings.
+func (t *Timeline) release(m *Maps) {
+	if m.shared > 0 {
+		m.shared--
+		return
+	}
+	t.copied -= m.copied
+	m.copied = 0
+}
+
+// own gives p mappings that only p has.
+//
+// Copies are bounded: a process with many mappings, and many children that each
+// change one, would fill any memory. Beyond the bound a child starts empty.
+func (t *Timeline) own(p *Process) *Maps {
+	if p.maps.shared > 0 {
+		p.maps.shared--
+		list := p.maps.list
+		p.maps = t.newMaps()
+		if t.copied += len(list); t.copied <= maxCopied {
+			p.maps.list = slices.Clone(list)
+			p.maps.copied = len(list)
+		} else {
+			t.copied -= len(list)
+			t.Uncopied++
+		}
+	}
+	return p.maps
+}
+
+// maxCopied bounds the copied mappings that are alive, to about 512 MiB.
+const maxCopied = 16 << 20
+
+func (t *Timeline) exit(r *perf.Exit, time uint64) {
+	th := t.threads[r.TID]
+	if th == nil || th.exited || th.Process.PID != r.PID {
+		return
+	}
+	th.exited = true
+	t.exits = append(t.exits, exit{time, th})
+}
+
+// bury removes the tasks whose Grace is over at the given time.
+func (t *Timeline) bury(now uint64) {
+	n := 0
+	for n < len(t.exits) && t.exits[n].time+Grace < now {
+		t.remove(t.exits[n].thread)
+		n++
+	}
+	if n > 0 {
+		t.exits = slices.Delete(t.exits, 0, n)
+	}
+}
+
+// remove takes a thread away, and its process with the last one.
+func (t *Timeline) remove(th *Thread) {
+	if th == nil || t.threads[th.TID] != th {
+		return
+	}
+	delete(t.threads, th.TID)
+	t.recent[uint8(th.TID)] = nil
+	p := th.Process
+	if p.threads--; p.threads == 0 && t.processes[p.PID] == p {
+		t.forget(p)
+	}
+}
+
+// forget takes a process away. Threads of it that are left keep it to
+// themselves.
+func (t *Timeline) forget(p *Process) {
+	if p == nil {
+		return
+	}
+	t.release(p.maps)
+	p.gone = true
+	delete(t.processes, p.PID)
+	if th := t.threads[p.PID]; th != nil && th.Process == p {
+		delete(t.threads, p.PID)
+		t.recent[uint8(p.PID)] = nil
+	}
+}
+
+func (t *Timeline) comm(r *perf.Comm) {
+	th := t.Thread(r.PID, r.TID)
+	if th.Comm != r.Comm {
+		th.Comm = r.Comm
+		th.Serial = t.nextSerial()
+	}
+	if r.Misc&perf.MiscCommExec != 0 {
+		// A new program: nothing of the old one is mapped any more.
+		t.release(th.Process.maps)
+		th.Process.maps = t.newMaps()
+	}
+}
+
+func (t *Timeline) mmap(r *perf.Mmap) {
+	if r.Misc&perf.MiscMmapData != 0 {
+		return
+	}
+	f := File{Path: mapName(r.Filename, r.PID)}
+	t.mapped(r.PID, r.TID, r.Misc, f, Mapping{Start: r.Addr, End: r.Addr + r.Len, PgOff: r.PgOff})
+}
+
+// protExec is PROT_EXEC of sys/mman.h.
+const protExec = 4
+
+func (t *Timeline) mmap2(r *perf.Mmap2) {
+	if r.Misc&perf.MiscMmapData != 0 && r.Prot&protExec == 0 {
+		return
+	}
+	f := File{Path: mapName(r.Filename, r.PID), BuildID: string(r.BuildID), Maj: r.Maj, Min: r.Min, Ino: r.Ino, InoGen: r.InoGen}
+	t.mapped(r.PID, r.TID, r.Misc, f, Mapping{Start: r.Addr, End: r.Addr + r.Len, PgOff: r.PgOff})
+}
+
+// mapName is the name of a mapping. Anonymous memory that is executable holds
+// generated code, whose symbols a JIT writes to the file that perf defined for
+// it.
+func mapName(name string, pid int32) string {
+	if name == "//anon" || name == "[heap]" || strings.HasPrefix(name, "/anon_hugepage") || strings.HasPrefix(name, "/dev/zero") {
+		return fmt.Sprintf("/tmp/perf-%d.map", pid)
+	}
+	return name
+}
+
+func (t *Timeline) mapped(pid, tid int32, misc perf.Misc, f File, m Mapping) {
+	if m.End <= m.Start {
+		return
+	}
+	if pid == -1 || misc.CPUMode() == perf.MiscKernel {
+		f.Kernel = true
+		m.File = t.file(f, nil)
+		t.Kernel.insert(m)
+		t.ksymID++
+		return
+	}
+	p := t.Thread(pid, tid).Process
+	m.File = t.file(f, p)
+	maps := t.own(p)
+	if misc&perf.MiscStatusOnly != 0 {
+		maps.insertMissing(m)
+		return
+	}
+	if maps.insert(m) {
+		t.mapsID++
+		maps.id = t.mapsID
+	}
+}
+
+// file is the one File that equals f, which p maps.
+func (t *Timeline) file(f File, p *Process) *File {
+	key := f
+	if key.BuildID != "" {
+		key.Maj, key.Min, key.Ino, key.InoGen = 0, 0, 0, 0
+	} else if p != nil {
+		// Without a content id a path means nothing outside its mount
+		// namespace.
+		key.MountNS = p.Namespace(perf.NSMnt)
+	}
+	if known := t.files[key]; known != nil {
+		return known
+	}
+	known := &f
+	known.Index = len(t.byIndex)
+	if p != nil {
+		known.PID, known.MountNS = p.PID, p.Namespace(perf.NSMnt)
+	}
+	t.files[key] = known
+	t.byIndex = append(t.byIndex, known)
+	return known
+}
+
+func (t *Timeline) ksymbol(r *perf.Ksymbol) {
+	t.ksymID++
+	if r.Flags&perf.KsymbolUnregister != 0 {
+		t.Ksyms.Unregister(r.Addr)
+		return
+	}
+	t.Ksyms.Register(r.Addr, r.Len, r.Name, symbol.KsymType(r.KsymType))
+}
