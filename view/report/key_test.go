@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/gantry-tools/gantry/analysis/profile"
+)
+
+func TestParseKeys(t *testing.T) {
+	got, err := ParseKeys("container, sym,pid")
+	if want := []Key{KeyContainer, KeySym, KeyPID}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %v, %v, want %v", got, err, want)
+	}
+	if got := keys(t, "symbol"); got[0] != KeySym {
+		t.Errorf("symbol: got %v", got)
+	}
+	all, err := ParseKeys(strings.Join(KeyNames(), ","))
+	if err != nil || len(all) != int(numKeys) {
+		t.Errorf("all keys: got %v, %v", all, err)
+	}
+	for in, want := range map[string]string{
+		"":          `unknown sort key ""`,
+		"comm,foo":  "use one or more of container, pod, namespace, image, cgroup, comm, pid, tid, cpu, dso, sym, event",
+		"comm,comm": "given twice",
+	} {
+		if _, err := ParseKeys(in); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %v, want %q", in, err, want)
+		}
+	}
+}
+
+func TestParseFormats(t *testing.T) {
+	if f, err := ParseFormat("pprof"); err != nil || f != FormatPprof {
+		t.Errorf("pprof: got %v, %v", f, err)
+	}
+	if _, err := ParseFormat("xml"); err == nil || !strings.Contains(err.Error(), "text, json, folded, svg, pprof") {
+		t.Errorf("xml: got %v", err)
+	}
+}
+
+func TestNeeds(t *testing.T) {
+	for _, tt := range []struct {
+		name            string
+		o               *Options
+		f               Format
+		fields          profile.Fields
+		stacks, symbols bool
+	}{
+		{"default", nil, FormatText, profile.FieldContainer | profile.FieldComm, false, true},
+		{"container", &Options{Sort: []Key{KeyContainer}}, FormatText, profile.FieldContainer, false, false},
+		{"filter", &Options{Sort: []Key{KeyPID}, Filter: Filter{CPU: []int32{1}, Symbol: []string{"x"}}}, FormatJSON,
+			profile.FieldPID | profile.FieldCPU, false, true},
+		{"object", &Options{Sort: []Key{KeyContainer, KeyDSO}}, FormatText, profile.FieldContainer, false, true},
+		{"filter of objects", &Options{Sort: []Key{KeyComm}, Filter: Filter{DSO: []string{"x"}}}, FormatText,
+			profile.FieldComm, false, true},
+		{"children", &Options{Sort: []Key{KeyDSO}, Children: true}, FormatText, 0, true, true},
+		{"svg", &Options{Sort: []Key{KeyTID}, Roots: []Key{KeyPod}}, FormatSVG, profile.FieldPod, true, true},
+	} {
+		if got := tt.o.Fields(tt.f); got != tt.fields {
+			t.Errorf("%s: fields %b, want %b", tt.name, got, tt.fields)
+		}
+		if got := tt.o.NeedsStacks(tt.f); got != tt.stacks {
+			t.Errorf("%s: stacks %v", tt.name, got)
+		}
+		if got := tt.o.NeedsSymbols(tt.f); got != tt.symbols {
+			t.Errorf("%s: symbols %v", tt.name, got)
+		}
+	}
+}
+
+func TestGlob(t *testing.T) {
+	for _, tt := range []struct {
+		pattern, s string
+		want       bool
+	}{
+		{"web", "web", true}, {"web", "web1", false}, {"web*", "web1", true}, {"*", "", true}, {"", "", true}, {"", "a", false},
+		{"[kernel.kallsyms]", "[kernel.kallsyms]", true}, {"*.so*", "libc.so.6", true}, {"*.so*", "libc.a", false},
+		{"a*b*c", "aXbXbXc", true}, {"a*b*c", "aXbXbX", false}, {"**x", "yx", true}, {"a*a*a*a*a*b", strings.Repeat("a", 5000), false},
+	} {
+		if got := glob(tt.pattern, tt.s); got != tt.want {
+			t.Errorf("glob(%q, %.20q) = %v", tt.pattern, tt.s, got)
+		}
+	}
+}
+
+// glob means what the regular expression of the same pattern means.
+func FuzzGlob(f *testing.F) {
+	f.Add("a*b*c", "aXbXc")
+	f.Add("[kernel]*", "[kernel].x")
+	f.Fuzz(func(t *testing.T, pattern, s string) {
+		if !utf8.ValidString(pattern) || !utf8.ValidString(s) {
+			return // a regular expression cannot tell bytes apart
+		}
+		re := regexp.MustCompile(`(?s)\A` + strings.ReplaceAll(regexp.QuoteMeta(pattern), `\*`, `.*`) + `\z`)
+		if got, want := glob(pattern, s), re.MatchString(s); got != want {
+			t.Errorf("glob(%q, %q) = %v, want %v", pattern, s, got, want)
+		}
+	})
+}
+
+func TestFilter(t *testing.T) {
+	l := profile.Labels{Container: "web", ContainerID: "0123456789ab", Pod: "p", Comm: "nginx", PID: 7, CPU: 0,
+		Cgroup: "/pods/p", Image: "docker.io/library/nginx:1.27"}
+	for _, tt := range []struct {
+		f    Filter
+		want bool
+	}{
+		{Filter{}, true},
+		{Filter{Container: []string{"db", "web"}}, true},
+		{Filter{Container: []string{"012345"}}, true},
+		{Filter{Container: []string{"012"}}, true},
+		{Filter{Container: []string{"01"}}, false}, // too short for an id
+		{Filter{Container: []string{"01*"}}, true},
+		{Filter{Container: []string{"p"}}, true}, // its pod
+		{Filter{Container: []string{"/pods/p"}}, true},
+		{Filter{Container: []string{"/pods/"}}, true}, // and what is below
+		{Filter{Container: []string{"/pod"}}, false},
+		{Filter{Container: []string{"/*/p"}}, true},
+		{Filter{Container: []string{"nginx"}}, true}, // its image
+		{Filter{Container: []string{"library/nginx:1.27"}}, true},
+		{Filter{Container: []string{"ginx"}}, false},
+		{Filter{Container: []string{"[host]"}}, false},
+		{Filter{PID: []int32{7}, CPU: []int32{0}}, true},
+		{Filter{PID: []int32{7}, CPU: []int32{1}}, false},
+		{Filter{Pod: []string{"p"}, Comm: []string{"ng*"}}, true},
+		{Filter{Namespace: []string{"x"}}, false},
+		{Filter{TID: []int32{7}}, false},
+		{Filter{Image: []string{"x"}}, false},
+		{Filter{Cgroup: []string{"/x"}}, false},
+	} {
+		if got := tt.f.labels(&l); got != tt.want {
+			t.Errorf("%s: got %v", tt.f.String(), got)
+		}
+	}
+	host := Filter{Container: []string{noContainer}}
+	if !host.labels(&profile.Labels{Comm: "sh"}) {
+		t.Error("the host is not selected by its name")
+	}
+}

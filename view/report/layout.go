@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"bufio"
+	"cmp"
+	"strconv"
+	"strings"
+
+	"github.com/gantry-tools/gantry/analysis/profile"
+)
+
+// layout is the columns of a section.
+type layout struct {
+	t       *table
+	columns []column
+	digits  []byte // room for a number
+}
+
+// column shows either a number of each row or, for a sort key, one of texts
+// that many rows share: each is made and measured once.
+type column struct {
+	title  string
+	number func(dst []byte, r *row) []byte
+	cell   func(r *row) *cell
+
+	width      int
+	alignRight bool
+	percent    bool
+	fixed      bool // never shrunk
+	tail       bool // when cut, the end is kept
+	spare      int  // how much wider than the others it may stay
+}
+
+// cell is a text of a column: mark, then text, width wide in all.
+type cell struct {
+	mark, text string
+	width      int // 0 is a cell that was not made yet
+}
+
+func newLayout(t *table, rows []*row) *layout {
+	l := &layout{t: t}
+	total := func(r *row) uint64 { return r.total }
+	if t.o.Children {
+		l.addPercent("Children", total)
+		l.addPercent("    Self", func(r *row) uint64 { return r.self })
+	} else {
+		l.addPercent("Overhead", total)
+	}
+	if t.o.ShowSamples {
+		l.columns = append(l.columns, column{title: "Samples", alignRight: true, fixed: true, number: func(dst []byte, r *row) []byte {
+			return strconv.AppendUint(dst, r.totalCount, 10)
+		}})
+	}
+	for _, k := range t.o.Sort {
+		l.addKey(k)
+	}
+	l.fit(rows)
+	return l
+}
+
+// addPercent adds a column of shares. Rows come by weight, so that a row's
+// share is mostly that of the row before: it is formatted when it changes.
+func (l *layout) addPercent(title string, v func(r *row) uint64) {
+	var last []byte
+	lastEvent, lastValue := -1, uint64(0)
+	l.columns = append(l.columns, column{title: title, alignRight: true, percent: true, fixed: true, number: func(dst []byte, r *row) []byte {
+		if value := v(r); value != lastValue || r.event != lastEvent {
+			lastEvent, lastValue = r.event, value
+			last = append(strconv.AppendFloat(last[:0], l.t.events[r.event].percent(value), 'f', 2, 64), '%')
+		}
+		return append(dst, last...)
+	}})
+}
+
+func (l *layout) addKey(k Key) {
+	t, info := l.t, k.info()
+	c := column{title: info.title, alignRight: info.number, fixed: info.number, tail: k == KeyCgroup || k == KeyImage}
+	number, n := func(r *row) uint32 { return r.group }, len(t.groups)
+	switch k {
+	case KeySym:
+		c.spare = symbolSpare
+		fallthrough
+	case KeyDSO:
+		number, n = func(r *row) uint32 { return r.key }, len(t.keys.list)
+	case KeyEvent:
+		number, n = func(r *row) uint32 { return uint32(r.event) }, len(t.events)
+	}
+	cells := make([]cell, n)
+	c.cell = func(r *row) *cell {
+		x := &cells[number(r)]
+		if x.width == 0 {
+			*x = t.cell(r, k)
+		}
+		return x
+	}
+	l.columns = append(l.columns, c)
+}
+
+// cell is what r shows in the column of a key.
+func (t *table) cell(r *row, k Key) cell {
+	var c cell
+	switch k {
+	case KeyEvent:
+		c.text = t.p.Events[r.event].Name
+	case KeyDSO:
+		c.text = cmp.Or(t.keys.list[r.key].dso, unknown)
+	case KeySym:
+		f := &t.keys.list[r.key]
+		c.mark, c.text = f.level(), f.symbol()
+	default:
+		c.text = k.label(&t.groups[r.group])
+	}
+	c.text = profile.Printable(c.text)
+	c.width = textWidth(c.mark) + textWidth(c.text)
+	return c
+}
+
+// fit makes columns as wide as their texts, then takes from the widest until
+// the line fits the terminal.
+func (l *layout) fit(rows []*row) {
+	line := 0
+	for i := range l.columns {
+		c := &l.columns[i]
+		c.width = len(c.title)
+		for _, r := range rows {
+			switch {
+			case c.cell != nil:
+				c.width = max(c.width, c.cell(r).width)
+			case !c.percent: // whose title is wider than 100.00%
+				l.digits = c.number(l.digits[:0], r)
+				c.width = max(c.width, len(l.digits))
+			}
+		}
+		line += 2 + c.width
+	}
+	for ; l.t.o.Width > 0 && line > l.t.o.Width; line-- {
+		widest := l.widest()
+		if widest == nil {
+			return
+		}
+		widest.width--
+	}
+}
+
+func (l *layout) widest() *column {
+	var widest *column
+	for i := range l.columns {
+		c := &l.columns[i]
+		if !c.fixed && c.width > max(len(c.title), minColumn) && (widest == nil || c.width-c.spare >= widest.width-widest.spare) {
+			widest = c
+		}
+	}
+	return widest
+}
+
+// minColumn leaves enough of a name to recognise it.
+const minColumn = 8
+
+// symbolSpare keeps the name of the function readable longest.
+const symbolSpare = 16
+
+// maxDots bounds the rule below the last title, whose texts may be very long.
+const maxDots = 34
+
+func (l *layout) writeTitles(out *bufio.Writer) {
+	out.WriteByte('#')
+	for i := range l.columns {
+		out.WriteByte(' ')
+		if i > 0 {
+			out.WriteByte(' ')
+		}
+		title := l.columns[i].title
+		l.writeCell(out, i, &cell{text: title, width: len(title)})
+	}
+	out.WriteString("\n#")
+	for i := range l.columns {
+		c := &l.columns[i]
+		width := c.width
+		if i == len(l.columns)-1 {
+			width = min(width, max(maxDots, len(c.title)))
+		}
+		out.WriteByte(' ')
+		if i > 0 {
+			out.WriteByte(' ')
+		}
+		out.WriteString(strings.Repeat(".", width))
+	}
+	out.WriteString("\n#\n")
+}
+
+func (l *layout) writeRow(out *bufio.Writer, r *row) {
+	for i := range l.columns {
+		c := &l.columns[i]
+		out.WriteString("  ")
+		if c.cell != nil {
+			l.writeCell(out, i, c.cell(r))
+			continue
+		}
+		l.digits = c.number(l.digits[:0], r)
+		writeSpaces(out, c.width-len(l.digits))
+		out.Write(l.digits)
+	}
+	out.WriteByte('\n')
+}
+
+// writeCell cuts x to the width of the column, and pads it if another one
+// follows.
+func (l *layout) writeCell(out *bufio.Writer, i int, x *cell) {
+	c := &l.columns[i]
+	if x.width > c.width {
+		*x = cell{text: cut(x.mark+x.text, c.width, c.tail), width: c.width}
+	}
+	if c.alignRight {
+		writeSpaces(out, c.width-x.width)
+	}
+	out.WriteString(x.mark)
+	out.WriteString(x.text)
+	if !c.alignRight && i < len(l.columns)-1 {
+		writeSpaces(out, c.width-x.width)
+	}
+}
+
+func writeSpaces(out *bufio.Writer, n int) {
+	const spaces = "                                                                "
+	for ; n > len(spaces); n -= len(spaces) {
+		out.WriteString(spaces)
+	}
+	out.WriteString(spaces[:max(n, 0)])
+}

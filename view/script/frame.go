@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package script
+
+import (
+	"strings"
+
+	"github.com/gantry-tools/gantry/analysis"
+	"github.com/gantry-tools/gantry/analysis/timeline"
+	"github.com/gantry-tools/gantry/perf"
+)
+
+// space is where an address means something.
+type space uint8
+
+const (
+	nowhere space = iota // a hypervisor, a guest, or not told
+	userSpace
+	kernelSpace
+)
+
+func spaceOf(m perf.Misc) space {
+	switch m.CPUMode() {
+	case perf.MiscKernel:
+		return kernelSpace
+	case perf.MiscUser:
+		return userSpace
+	}
+	return nowhere
+}
+
+// frames prints addresses, and remembers what it printed.
+type frames struct {
+	p      *printer
+	slots  []frameSlot
+	styles []Field
+}
+
+// frameSlot is the text of an address. context is the id of the mappings that
+// it was found in, with kernelContext set for the kernel's; 0 is no text.
+type frameSlot struct {
+	ip      uint64
+	context uint32
+	style   uint8
+	text    []byte
+}
+
+const (
+	frameBits     = 16
+	kernelContext = 1 << 31
+)
+
+func (f *frames) init(p *printer) {
+	f.p = p
+	f.slots = make([]frameSlot, 1<<frameBits)
+}
+
+// leafStyle marks the style of an address that is not a line of its own.
+const leafStyle = 1 << 7
+
+// style numbers a choice of columns.
+func (f *frames) style(fields Field) uint8 {
+	for i, s := range f.styles {
+		if s == fields {
+			return uint8(i)
+		}
+	}
+	f.styles = append(f.styles, fields)
+	return uint8(len(f.styles) - 1)
+}
+
+// chain prints the call chain of a sample, a line for each frame: its own
+// address if the chain holds none because the stack was dumped.
+func (p *printer) chain(dst []byte, pl *plan, it *analysis.Item) []byte {
+	in := spaceOf(it.Sample.Misc)
+	if in == nowhere {
+		in = userSpace
+	}
+	n := 0
+	for _, ip := range it.Sample.Callchain {
+		if ip >= perf.ContextMax {
+			in = markedSpace(ip, in)
+			continue
+		}
+		if n++; p.o.MaxStack > 0 && n > p.o.MaxStack {
+			break
+		}
+		dst = p.frames.append(dst, it.Thread, ip, in, pl.style)
+	}
+	if n == 0 && it.Event.Attr.SampleType&perf.SampleStackUser != 0 { // the stack is in a dump
+		dst = p.frames.append(dst, it.Thread, it.Sample.IP, spaceOf(it.Sample.Misc), pl.style)
+	}
+	return dst
+}
+
+// markedSpace is the space behind a mark. Values that are no mark, such as the
+// -1 that walking a stack without frame pointers may end in, change nothing.
+func markedSpace(mark uint64, in space) space {
+	switch mark {
+	case perf.ContextKernel:
+		return kernelSpace
+	case perf.ContextUser, perf.ContextUserDeferred:
+		return userSpace
+	case perf.ContextHV, perf.ContextGuest, perf.ContextGuestKernel, perf.ContextGuestUser:
+		return nowhere
+	}
+	return in
+}
+
+// leaf prints the address of a sample.
+func (p *printer) leaf(dst []byte, pl *plan, it *analysis.Item) []byte {
+	return p.frames.append(dst, it.Thread, it.Sample.IP, spaceOf(it.Sample.Misc), pl.style|leafStyle)
+}
+
+// append prints an address.
+func (f *frames) append(dst []byte, th *timeline.Thread, ip uint64, in space, style uint8) []byte {
+	var context uint32
+	switch {
+	case in == kernelSpace:
+		context = kernelContext | f.p.s.Timeline.KernelID()
+	case in == userSpace && th != nil:
+		context = th.Process.Maps().ID()
+	}
+	h := (ip ^ uint64(context^uint32(style)<<24)*0x9E3779B97F4A7C15) * 0xFF51AFD7ED558CCD
+	slot := &f.slots[h>>(64-frameBits)]
+	if slot.ip == ip && slot.context == context && slot.style == style && context != 0 {
+		return append(dst, slot.text...)
+	}
+	start := len(dst)
+	var loc analysis.Location
+	if in != nowhere {
+		loc = f.p.s.Locate(th, ip, in == kernelSpace)
+	}
+	dst = f.format(dst, &loc, ip, style)
+	if in == userSpace && loc.Path == "" {
+		return dst // something may yet be mapped here
+	}
+	slot.ip, slot.context, slot.style = ip, context, style
+	slot.text = append(slot.text[:0], dst[start:]...)
+	return dst
+}
+
+// format prints a frame as perf does: of user space, call chains show the
+// offset in the file.
+func (f *frames) format(dst []byte, loc *analysis.Location, ip uint64, style uint8) []byte {
+	fields := f.styles[style&^leafStyle]
+	leaf := style&leafStyle != 0
+	if leaf {
+		dst = append(dst, ' ')
+	} else {
+		dst = append(dst, '\t')
+		if loc.Mapping.File != nil && !loc.Kernel && !isJIT(loc.Path) {
+			ip = ip - loc.Mapping.Start + loc.Mapping.PgOff
+		}
+	}
+	dst = appendHex(dst, ip, 16)
+	if fields&Sym != 0 {
+		dst = append(dst, ' ')
+		if loc.Name == "" {
+			dst = append(dst, "[unknown]"...)
+		} else {
+			dst = appendText(dst, loc.Name, 0)
+			if fields&SymOff != 0 {
+				dst = appendHex(append(dst, "+0x"...), loc.Offset, 0)
+			}
+		}
+	}
+	if fields&DSO != 0 {
+		dst = append(dst, " ("...)
+		dst = appendText(dst, objectName(loc), 0)
+		dst = append(dst, ')')
+	}
+	if !leaf {
+		dst = append(dst, '\n')
+	}
+	return dst
+}
+
+// objectName is what perf script calls the object: by its path, or in
+// brackets.
+func objectName(loc *analysis.Location) string {
+	switch {
+	case loc.Kernel && loc.DSO != "":
+		return loc.DSO
+	case !loc.Kernel && loc.Path != "":
+		return loc.Path
+	}
+	return "[unknown]"
+}
+
+// isJIT says whether the path is that of generated code, whose addresses are
+// those of memory.
+func isJIT(path string) bool {
+	return strings.HasPrefix(path, "/tmp/perf-") && strings.HasSuffix(path, ".map")
+}
