@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+// Package capture is the recorder: it opens events, tells what already runs,
+// and moves what the kernel writes into a perf.data file, with the containers
+// and a ledger of what was lost.
+//
+// Open opens everything and enables nothing, so that what is not permitted is
+// known before a file is touched; Recorder.Run records until its context ends,
+// the recorded command has exited or every recorded task has.
+//
+// Each CPU has two rings: one for samples and one for sideband, which a flood
+// of samples therefore cannot push out. Run starts them in an order that
+// leaves no gap: sideband, then the snapshot of what runs (a
+// snapshot.Source), then samples.
+//
+// What surprises:
+//   - The records of the rings are written to the file where the kernel put
+//     them; nothing is decoded on the way but headers, so that recording
+//     costs no more than copying. Sideband alone is looked into.
+//   - Run locks its goroutine to its thread: a recorded command inherits the
+//     events of the thread that starts it.
+//   - The one goroutine of the package copies binaries; Run starts it and
+//     waits for it.
+package capture

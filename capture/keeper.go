@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package capture
+
+import (
+	"cmp"
+	"errors"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/gantry-tools/gantry/buildid"
+	"github.com/gantry-tools/gantry/capture/snapshot"
+	"github.com/gantry-tools/gantry/internal/linux/procfs"
+	"github.com/gantry-tools/gantry/internal/linux/sys"
+	"github.com/gantry-tools/gantry/perf"
+)
+
+const (
+	defaultMaxBinary   = 256 << 20
+	defaultMaxBinaries = 4 << 30
+	// maxWaiting bounds the binaries that wait to be copied.
+	maxWaiting = 1 << 16
+	// keepTimeout is how long Run waits for copies at the end.
+	keepTimeout = 10 * time.Second
+)
+
+// Why a binary was not kept.
+var (
+	errTooLarge = errors.New("too large")
+	errTooMuch  = errors.New("too much for the limit of all binaries")
+	errSlow     = errors.New("not finished in time")
+	errGone     = errors.New("its process had ended")
+	errNoID     = errors.New("no build-id to keep it by")
+)
+
+// binaryKey is one file as the records name it.
+type binaryKey struct {
+	id    string // build-id, "" if the kernel could not read it
+	inode uint64 // if there is no build-id
+	path  string
+}
+
+// binary is one mapped file.
+type binary struct {
+	key binaryKey
+	// Where it was seen last: the process, its mount namespace (0: not
+	// known) and the mapping.
+	pid        int
+	mnt        uint64
+	start, end uint64
+	fate
+}
+
+// fate is what became of a binary.
+type fate struct {
+	id   buildid.ID
+	host bool // it is the host's file: its path leads to it
+	kept bool
+	err  error
+}
+
+// keeper copies the binaries of containers into the store while they run,
+// because afterwards there may be nothing left of them. Binaries of the host
+// stay where they are.
+type keeper struct {
+	fs      procfs.FS
+	store   *buildid.Store // nil: nothing is copied
+	max     int64
+	left    int64
+	hostMnt uint64
+	// blind: the kernel does not tell this user of namespaces. Then what
+	// cannot be looked at is taken for the host's.
+	blind   bool
+	openErr error
+
+	mu      sync.Mutex
+	wake    *sync.Cond
+	known   map[binaryKey]*binary
+	waiting []*binary
+	stop    bool
+	done    chan struct{}
+}
+
+func newKeeper(o *Options, fsys procfs.FS) *keeper {
+	k := &keeper{
+		fs: fsys, known: make(map[binaryKey]*binary), done: make(chan struct{}),
+		max: cmp.Or(o.MaxBinary, defaultMaxBinary), left: cmp.Or(o.MaxBinaries, defaultMaxBinaries),
+	}
+	k.wake = sync.NewCond(&k.mu)
+	if o.Store != "" {
+		k.store, k.openErr = buildid.CreateStore(o.Store)
+	}
+	k.hostMnt, _ = fsys.Self().Namespace("mnt") // 0: everything counts as a container's
+	return k
+}
+
+// offer takes note of a mapped file, by a process in the mount namespace mnt
+// (0: not known). It never waits for a copy.
+func (k *keeper) offer(m *perf.Mmap2, mnt uint64) {
+	if !strings.HasPrefix(m.Filename, "/") || strings.HasPrefix(m.Filename, "//") {
+		return
+	}
+	if m.Misc&perf.MiscMmapBuildID == 0 && m.Ino == 0 {
+		return
+	}
+	key := binaryKey{id: string(m.BuildID), inode: m.Ino, path: m.Filename}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	b := k.known[key]
+	if b == nil {
+		b = &binary{key: key}
+		b.id, _ = buildid.New(m.BuildID) // no id is the zero ID
+		k.known[key] = b
+	} else if b.err != errGone {
+		return
+	}
+	if len(k.waiting) >= maxWaiting {
+		b.err = errGone
+		return
+	}
+	b.err = nil
+	b.pid, b.mnt, b.start, b.end = int(m.PID), mnt, m.Addr, m.Addr+m.Len
+	k.waiting = append(k.waiting, b)
+	k.wake.Signal()
+}
+
+// start copies in the background until wait is called.
+func (k *keeper) start() {
+	go func() {
+		defer close(k.done)
+		for {
+			b := k.next()
+			if b == nil {
+				return
+			}
+			f := k.keep(b)
+			k.mu.Lock()
+			b.fate = f
+			k.mu.Unlock()
+		}
+	}()
+}
+
+// next is the next binary to copy; nil when all is done and wait was called.
+func (k *keeper) next() *binary {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for len(k.waiting) == 0 && !k.stop {
+		k.wake.Wait()
+	}
+	if len(k.waiting) == 0 {
+		return nil
+	}
+	b := k.waiting[0]
+	k.waiting = k.waiting[1:]
+	b.err = errSlow
+	return b
+}
+
+// wait lets what waits be copied, but not for ever: a file of a container may
+// be one that no one ever finishes reading.
+func (k *keeper) wait() {
+	k.mu.Lock()
+	k.stop = true
+	k.wake.Signal()
+	k.mu.Unlock()
+	select {
+	case <-k.done:
+	case <-time.After(keepTimeout):
+		k.mu.Lock()
+		for _, b := range k.waiting {
+			b.err = errSlow
+		}
+		k.waiting = nil
+		k.mu.Unlock()
+	}
+}
+
+// keep decides what to do with a binary and does it.
+func (k *keeper) keep(b *binary) fate {
+	f := fate{id: b.id}
+	proc := k.fs.Proc(b.pid)
+	path, deleted := strings.CutSuffix(b.key.path, " (deleted)")
+	host, err := k.onHost(proc, b.mnt)
+	f.host = host && !deleted
+	switch {
+	case err != nil:
+		f.err = gone(err)
+		return f
+	case f.host:
+		return f
+	case f.id.IsZero():
+		f.err = errNoID
+		return f
+	case k.store == nil:
+		f.err = k.openErr
+		return f
+	case k.store.Has(f.id):
+		f.kept = true
+		return f
+	}
+	file, err := snapshot.OpenMapped(proc, b.start, b.end, path)
+	if err != nil {
+		f.err = gone(err)
+		return f
+	}
+	defer file.Close()
+	f.err = k.copy(&f, file, &b.key)
+	return f
+}
+
+// onHost says whether a process sees the file system as this one does. For
+// one that has ended the sideband's word on its mount namespace counts.
+func (k *keeper) onHost(proc procfs.Proc, mnt uint64) (bool, error) {
+	now, err := proc.Namespace("mnt")
+	if err == nil {
+		var root string
+		if root, err = proc.RootLink(); err == nil {
+			return now == k.hostMnt && root == "/", nil
+		}
+	}
+	if mnt == k.hostMnt && mnt != 0 || mnt == 0 && k.blind && procfs.Gone(err) {
+		return true, nil
+	}
+	return false, err
+}
+
+func gone(err error) error {
+	if procfs.Gone(err) {
+		return errGone
+	}
+	return err
+}
+
+// copy puts the file into the store, where it is checked: no more of it than
+// the limits were asked about, though it may grow meanwhile.
+func (k *keeper) copy(f *fate, file *os.File, key *binaryKey) error {
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	switch {
+	case info.Size() > k.max:
+		return errTooLarge
+	case info.Size() > k.left:
+		return errTooMuch
+	}
+	if _, err := k.store.Add(io.NewSectionReader(file, 0, info.Size()), buildid.Source{Path: key.path, Want: f.id}); err != nil {
+		return err
+	}
+	k.left -= info.Size()
+	f.kept = true
+	return nil
+}
+
+// Binaries is what became of the files that were mapped.
+type Binaries struct {
+	// Host are files of the host, Kept are copies in the store.
+	Host int `json:"host"`
+	Kept int `json:"kept"`
+	// Missing counts the files of containers that could not be kept, by
+	// reason.
+	Missing map[string]int `json:"missing,omitempty"`
+}
+
+// result sums up. It gives the files with a build-id in the order of path.
+func (k *keeper) result() (Binaries, []*binary) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var sum Binaries
+	var list []*binary
+	for _, b := range k.known {
+		switch {
+		case b.err != nil:
+			if sum.Missing == nil {
+				sum.Missing = make(map[string]int)
+			}
+			sum.Missing[reason(b.err)]++
+		case b.kept:
+			sum.Kept++
+		case b.host:
+			sum.Host++
+		}
+		if !b.id.IsZero() {
+			// A copy: a worker that was given up may still write to b.
+			c := *b
+			list = append(list, &c)
+		}
+	}
+	slices.SortFunc(list, func(a, b *binary) int {
+		return cmp.Or(strings.Compare(a.key.path, b.key.path), strings.Compare(a.id.String(), b.id.String()))
+	})
+	return sum, list
+}
+
+// reason is an error without what is particular to one file.
+func reason(err error) string {
+	for _, known := range []error{errTooLarge, errTooMuch, errSlow, errGone, errNoID, sys.ErrNotRegular, buildid.ErrMismatch} {
+		if errors.Is(err, known) {
+			return known.Error()
+		}
+	}
+	var errno syscall.Errno
+	if errors.As(err, &errno) {
+		return errno.Error()
+	}
+	return "unreadable"
+}

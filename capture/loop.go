@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package capture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/gantry-tools/gantry/capture/perfevent"
+	"github.com/gantry-tools/gantry/internal/linux/sys"
+	"github.com/gantry-tools/gantry/perf"
+)
+
+// tick is how long a record waits in a ring at most. What a killed recorder
+// loses is less than that.
+const tick = 250 * time.Millisecond
+
+// lookEvery is how often sideband is looked at most. The kernel wakes the
+// recorder for each record of it; where processes start all the time that would
+// cost more than the recording. A process must live as long, or its file, for
+// its mappings to get build-ids.
+const lookEvery = 4 * time.Millisecond
+
+// childID is the poller's number for the command; rings come before it.
+const childID = 1 << 30
+
+// loop moves records until the recording is over.
+func (r *Recorder) loop(ctx context.Context) error {
+	for {
+		if ctx.Err() != nil || r.timeUp() {
+			return nil
+		}
+		over, full, err := r.wait()
+		if err != nil {
+			return err
+		}
+		if over {
+			return nil
+		}
+		r.pace()
+		if err := r.lookAtSideband(); err != nil {
+			return err
+		}
+		if full || time.Since(r.lastPass) >= tick || r.crowded() {
+			if err := r.pass(); err != nil {
+				return err
+			}
+			r.progress()
+		}
+	}
+}
+
+// pace waits until it is time to look at sideband again.
+func (r *Recorder) pace() {
+	sys.Doze(lookEvery - time.Since(r.lastLook))
+	r.lastLook = time.Now()
+}
+
+// timeUp: the recording has lasted as long as it should.
+func (r *Recorder) timeUp() bool {
+	return r.opts.Duration > 0 && time.Since(r.started) >= r.opts.Duration
+}
+
+// wait sleeps until there is something to do. over: the command or all tasks
+// have ended. full: a ring of samples is half full.
+func (r *Recorder) wait() (over, full bool, err error) {
+	timeout := max(tick-time.Since(r.lastPass), 0)
+	if d := r.opts.Duration; d > 0 {
+		timeout = max(min(timeout, d-time.Since(r.started)), 0)
+	}
+	r.ready, err = r.poll.Wait(timeout, r.ready)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return false, true, nil
+	}
+	if err != nil {
+		return false, false, fmt.Errorf("wait for records: %w", err)
+	}
+	for _, ready := range r.ready {
+		if ready.ID == childID {
+			return true, true, nil
+		}
+		ring := r.rings[ready.ID]
+		if ready.Hangup {
+			gone, err := r.nextFeeder(ring, ready.ID)
+			if gone || err != nil {
+				return gone, true, err
+			}
+		}
+		full = full || !ring.sideband
+	}
+	return false, full, nil
+}
+
+// nextFeeder polls another event of a ring when the tasks of the polled one
+// have ended. It is true if there is none: the ring stays empty from now on,
+// and as every task feeds every ring, so do the others.
+func (r *Recorder) nextFeeder(ring *ring, id int) (bool, error) {
+	if err := r.poll.Remove(ring.feeders[ring.polled].FD()); err != nil {
+		return false, err
+	}
+	if ring.polled++; ring.polled >= len(ring.feeders) {
+		return true, nil
+	}
+	return false, r.poll.Add(ring.feeders[ring.polled].FD(), id)
+}
+
+// maxPending is how much sideband of a CPU waits to be written, about.
+const maxPending = 1 << 20
+
+// crowded: too much sideband waits.
+func (r *Recorder) crowded() bool {
+	for _, ring := range r.rings {
+		if ring.sideband && (len(ring.pending) >= maxPending || ring.Unread() >= ring.Size()/2) {
+			return true
+		}
+	}
+	return false
+}
+
+// pass reads every ring once and writes what is there: a round. No record that
+// is written later is older than what the round before this one wrote.
+func (r *Recorder) pass() error {
+	parts := make([][]byte, 0, 2*len(r.rings))
+	size := 0
+	for _, ring := range r.rings {
+		a, b, err := r.take(ring)
+		if err != nil {
+			return fmt.Errorf("cpu %d: %w", ring.cpu, err)
+		}
+		if len(a) > 0 {
+			parts = append(parts, a)
+		}
+		if len(b) > 0 {
+			parts = append(parts, b)
+		}
+		ring.taken = len(a) + len(b)
+		size += ring.taken
+	}
+	r.side.round()
+	r.lastPass = time.Now()
+	if size == 0 {
+		return nil
+	}
+	err := r.out.Write(parts...)
+	for _, ring := range r.rings {
+		ring.written()
+	}
+	if err == nil {
+		err = r.out.FinishRound()
+	}
+	if err == nil {
+		r.result.Written = r.samples()
+	}
+	return writeError(err)
+}
+
+// samples is how many samples have been taken from the rings.
+func (r *Recorder) samples() (n uint64) {
+	for _, ring := range r.rings {
+		if !ring.sideband {
+			n += ring.tally.samples
+		}
+	}
+	return n
+}
+
+// take gives what a pass writes of a ring, in two parts: samples straight out
+// of the ring, sideband out of memory.
+func (r *Recorder) take(ring *ring) (a, b []byte, err error) {
+	if ring.sideband {
+		err = r.drain(ring)
+		return ring.pending, nil, err
+	}
+	a, b = ring.Peek()
+	return a, b, r.scan.scan(a, b, &ring.tally)
+}
+
+// drain moves what a ring of sideband holds into memory, where the records
+// can be completed. The pages of a ring cannot be written to.
+func (r *Recorder) drain(ring *ring) error {
+	a, b := ring.Peek()
+	n := len(ring.pending)
+	ring.pending = append(append(ring.pending, a...), b...)
+	ring.Consume(len(a) + len(b))
+	return r.side.walk(ring, ring.pending[n:])
+}
+
+// lookAtSideband looks at sideband before it is written, which may be some
+// time later: a process may not live that long.
+func (r *Recorder) lookAtSideband() error {
+	for _, ring := range r.rings {
+		if !ring.sideband || ring.Unread() == 0 {
+			continue
+		}
+		if err := r.drain(ring); err != nil {
+			return fmt.Errorf("cpu %d: %w", ring.cpu, err)
+		}
+	}
+	return nil
+}
+
+// Progress is how far a recording is.
+type Progress struct {
+	Elapsed       time.Duration
+	Samples, Lost uint64
+	Bytes         int64
+	Containers    int
+}
+
+func (r *Recorder) progress() {
+	if r.opts.Progress == nil {
+		return
+	}
+	p := Progress{Elapsed: time.Since(r.started), Bytes: r.out.Size()}
+	for _, ring := range r.rings {
+		p.Samples += ring.tally.samples
+		p.Lost += ring.tally.lost
+	}
+	r.scan.settle()
+	p.Containers = r.names.count(r.scan.cgroups)
+	r.opts.Progress(p)
+}
+
+// sidebandWalker looks at the records of the sideband rings.
+type sidebandWalker struct {
+	event *perf.Event
+	names *names
+	keep  *keeper
+	ids   *identifier
+	// mounts is the mount namespace of each process that lives or ended
+	// lately: rings are read one after the other, so that a mapping may be
+	// seen after the end of its process.
+	mounts       map[int32]uint64
+	ended, older []int32
+}
+
+// walk looks at the records in b and completes them in place.
+func (w *sidebandWalker) walk(ring *ring, b []byte) error {
+	for raw, err := range perfevent.Records(b, nil, nil) {
+		if err != nil {
+			return fmt.Errorf("read ring: %w", err)
+		}
+		if err := w.record(ring, raw); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *sidebandWalker) record(ring *ring, raw []byte) error {
+	ring.tally.records++
+	switch perf.ParseHeader(raw, nativeOrder).Type {
+	case perf.RecordMmap2, perf.RecordCgroup, perf.RecordLost, perf.RecordNamespaces, perf.RecordExit:
+	default:
+		return nil
+	}
+	rec, err := perf.Decode(raw, nativeOrder, w.event)
+	if err != nil {
+		return fmt.Errorf("decode sideband: %w", err)
+	}
+	switch rec := rec.(type) {
+	case *perf.Mmap2:
+		if id := w.ids.identify(rec, w.mounts[rec.PID], w.mounts); len(id) > 0 {
+			rec.Misc, rec.BuildID = rec.Misc|perf.MiscMmapBuildID, id
+		}
+		stamp(raw, rec.BuildID)
+		w.task(rec)
+	case *perf.Namespaces, *perf.Exit:
+		w.task(rec)
+	case *perf.Cgroup:
+		w.names.saw(rec.ID, rec.Path)
+	case *perf.Lost:
+		ring.tally.lost += rec.N
+	}
+	return nil
+}
+
+// task learns from a record about a task, also of a snapshot.
+func (w *sidebandWalker) task(rec perf.Record) {
+	switch rec := rec.(type) {
+	case *perf.Mmap2:
+		w.keep.offer(rec, w.mounts[rec.PID])
+	case *perf.Namespaces:
+		if rec.PID == rec.TID && len(rec.Links) > perf.NSMnt {
+			w.mounts[rec.PID] = rec.Links[perf.NSMnt].Ino
+		}
+	case *perf.Exit:
+		if rec.PID == rec.TID {
+			w.ended = append(w.ended, rec.PID)
+		}
+	}
+}
+
+// round forgets the processes that had ended before the last round.
+func (w *sidebandWalker) round() {
+	for _, pid := range w.older {
+		delete(w.mounts, pid)
+	}
+	w.ended, w.older = w.older[:0], w.ended
+}

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package capture
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/gantry-tools/gantry/container"
+)
+
+const (
+	// settleTime is how long after a cgroup appeared the runtimes are asked:
+	// at once they know nothing of it yet.
+	settleTime = 50 * time.Millisecond
+	// refreshShare bounds the time spent on asking: one part in so many.
+	refreshShare = 20
+	// minRefresh is the shortest time between two questions.
+	minRefresh = 250 * time.Millisecond
+	// lastRefresh bounds the question at the end.
+	lastRefresh = 5 * time.Second
+)
+
+// names keeps the table of containers while a recording runs. The runtimes
+// are asked in the background: they may be slow to answer.
+type names struct {
+	resolver *container.Resolver // nil: only what the paths of cgroups tell
+	fresh    chan struct{}       // a new cgroup was seen
+	asked    chan struct{}       // closed when the runtimes have been asked once
+	stop     context.CancelFunc
+	done     chan struct{}
+
+	qmu   sync.Mutex
+	queue []container.Cgroup
+
+	// mu is taken before qmu. It is held while the runtimes are asked, so
+	// the reader of the rings never waits for it.
+	mu       sync.Mutex
+	table    *container.Table
+	warnings []container.Warning
+
+	counted int // what count gave last
+}
+
+func newNames(r *container.Resolver) *names {
+	n := &names{resolver: r, table: new(container.Table), fresh: make(chan struct{}, 1), asked: make(chan struct{}), done: make(chan struct{})}
+	if r != nil {
+		r.RememberEnded()
+		n.table = r.Table()
+	}
+	return n
+}
+
+// saw takes note of a cgroup. It never waits.
+func (n *names) saw(id uint64, path string) {
+	n.qmu.Lock()
+	n.queue = append(n.queue, container.Cgroup{ID: container.CgroupID(id), Path: path})
+	n.qmu.Unlock()
+	select {
+	case n.fresh <- struct{}{}:
+	default:
+	}
+}
+
+// take moves the queue into the table; mu is held.
+func (n *names) take() {
+	n.qmu.Lock()
+	defer n.qmu.Unlock()
+	for _, c := range n.queue {
+		n.table.AddCgroup(c.ID, c.Path)
+	}
+	n.queue = n.queue[:0]
+}
+
+// start asks in the background until wait is called.
+func (n *names) start() {
+	var ctx context.Context
+	ctx, n.stop = context.WithCancel(context.Background())
+	go func() {
+		defer close(n.done)
+		n.run(ctx)
+	}()
+}
+
+func (n *names) run(ctx context.Context) {
+	pause := time.Duration(0)
+	if n.resolver != nil && len(n.table.Containers()) > 0 {
+		pause = minRefresh // they have been asked just now
+	}
+	first := true
+	if pause > 0 {
+		close(n.asked)
+		first = false
+	}
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return
+		}
+		begun := time.Now()
+		n.refresh(ctx)
+		if first {
+			close(n.asked)
+			first = false
+		}
+		select {
+		case <-n.fresh:
+		case <-ctx.Done():
+			return
+		}
+		timer.Reset(max(settleTime, minRefresh-time.Since(begun), refreshShare*time.Since(begun)))
+	}
+}
+
+func (n *names) refresh(ctx context.Context) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.take()
+	if n.resolver != nil {
+		n.warnings = n.resolver.Refresh(ctx)
+	}
+	n.take()
+}
+
+// wait ends the asking with a last question, and gives the table to the
+// caller.
+func (n *names) wait() *container.Table {
+	n.stop()
+	<-n.done
+	ctx, cancel := context.WithTimeout(context.Background(), lastRefresh)
+	defer cancel()
+	n.refresh(ctx)
+	return n.table
+}
+
+// firstAnswer is how long the recording's start waits for the runtimes.
+const firstAnswer = 500 * time.Millisecond
+
+// section is the table as it is once the runtimes have been asked, or after
+// firstAnswer; nil if they have not answered by then.
+func (n *names) section() ([]byte, error) {
+	select {
+	case <-n.asked:
+	case <-n.done:
+	case <-time.After(firstAnswer):
+		return nil, nil
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.take()
+	return n.table.MarshalJSON()
+}
+
+// count is how many containers own some of the cgroups, or while the runtimes
+// are being asked what it was before.
+func (n *names) count(cgroups map[uint64]uint64) int {
+	if !n.mu.TryLock() {
+		return n.counted
+	}
+	defer n.mu.Unlock()
+	n.take()
+	n.counted = countContainers(n.table, cgroups)
+	return n.counted
+}
+
+func countContainers(t *container.Table, cgroups map[uint64]uint64) int {
+	seen := make(map[*container.Container]bool)
+	for id := range cgroups {
+		if c := t.ByCgroup(container.CgroupID(id)); c != nil && c.Kind == container.KindContainer {
+			seen[c] = true
+		}
+	}
+	return len(seen)
+}

@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package capture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/gantry-tools/gantry/capture/perfevent"
+	"github.com/gantry-tools/gantry/capture/snapshot"
+	"github.com/gantry-tools/gantry/internal/linux/procfs"
+	"github.com/gantry-tools/gantry/internal/linux/sys"
+	"github.com/gantry-tools/gantry/perf"
+	"github.com/gantry-tools/gantry/perf/perfdata"
+)
+
+// Recorder is an open recording. It belongs to the goroutine that called
+// Open, which stays locked to its thread until Close: a recorded command
+// inherits its events from there.
+type Recorder struct {
+	opts  Options
+	fs    procfs.FS
+	set   *eventSet
+	rings []*ring
+	sizes ringSizes
+	tid   int
+	child *workload   // nil: no command
+	files []io.Closer // what else is open
+
+	out      *perfdata.Writer
+	poll     *sys.Poller
+	ready    []sys.Ready
+	scan     scanner
+	side     sidebandWalker
+	names    *names
+	binaries *keeper
+	snapshot snapshot.Stats
+	clock    perfdata.ClockData
+	started  time.Time
+	lastPass time.Time
+	lastLook time.Time
+	result   Result
+}
+
+// Open opens the events that the options ask for and their rings. Nothing is
+// enabled and no command runs yet. The errors of package perfevent come
+// through, with their hints.
+func Open(o Options) (_ *Recorder, err error) {
+	runtime.LockOSThread()
+	r := &Recorder{opts: o, tid: sys.Gettid()}
+	defer func() {
+		if err != nil {
+			r.Close()
+		}
+	}()
+	if r.poll, err = sys.NewPoller(); err != nil {
+		return nil, err
+	}
+	if o.PMUs == nil {
+		r.opts.PMUs = perfevent.NewPMUs(nil)
+		r.files = append(r.files, r.opts.PMUs)
+	}
+	if o.Command != nil {
+		if r.child, err = newWorkload(o.Command); err != nil {
+			return nil, err
+		}
+	}
+	if r.set, err = r.plan(); err != nil {
+		return nil, err
+	}
+	if err := r.set.open(); err != nil {
+		return nil, err
+	}
+	if r.rings, r.sizes, err = mapRings(r.set, &r.opts); err != nil {
+		return nil, err
+	}
+	for i, ring := range r.rings {
+		if err := r.poll.Add(ring.feeders[0].FD(), i); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// plan turns the target into subjects and CPUs.
+func (r *Recorder) plan() (*eventSet, error) {
+	o := &r.opts
+	s := &eventSet{opts: o, groups: cloneGroups(o.Groups)}
+	if err := s.chooseCPUs(); err != nil {
+		return nil, err
+	}
+	if len(s.groups) == 0 {
+		g, err := perfevent.Parse("cycles", o.PMUs)
+		if err != nil {
+			return nil, err
+		}
+		s.groups = g
+	}
+	everyone := []subject{{pid: perfevent.Any}}
+	switch t := &o.Target; {
+	case len(t.Cgroups) > 0:
+		s.observed = everyone
+		for _, dir := range t.Cgroups {
+			fd, err := sys.Open(dir, os.O_RDONLY|sys.ODirectory)
+			if err != nil {
+				return nil, fmt.Errorf("open cgroup: %w", err)
+			}
+			r.files = append(r.files, fd)
+			s.sampled = append(s.sampled, subject{pid: perfevent.Any, cgroup: fd})
+		}
+	case t.tasks():
+		tids, err := r.threads()
+		if err != nil {
+			return nil, err
+		}
+		for _, tid := range tids {
+			s.sampled = append(s.sampled, subject{pid: tid})
+		}
+		s.observed, s.inherit = s.sampled, true
+	case r.child != nil && !t.All:
+		// This thread stands for the command, which inherits its events.
+		s.sampled = []subject{{pid: 0}}
+		s.observed, s.inherit, s.onExec = s.sampled, true, true
+	default:
+		s.sampled, s.observed = everyone, everyone
+	}
+	return s, nil
+}
+
+// cloneGroups copies what opening may change.
+func cloneGroups(groups []perfevent.Group) []perfevent.Group {
+	var list []perfevent.Group
+	for _, g := range groups {
+		g.Events = append([]perfevent.EventSpec(nil), g.Events...)
+		list = append(list, g)
+	}
+	return list
+}
+
+// threads are the threads that the target names.
+func (r *Recorder) threads() ([]int, error) {
+	t := &r.opts.Target
+	tids := append([]int(nil), t.TIDs...)
+	for _, tid := range t.TIDs {
+		if _, err := r.fs.Proc(tid).Stat(); err != nil {
+			return nil, noTask("thread", tid, err)
+		}
+	}
+	for _, pid := range t.PIDs {
+		list, err := r.fs.Proc(pid).Tasks()
+		if err != nil {
+			return nil, noTask("process", pid, err)
+		}
+		tids = append(tids, list...)
+	}
+	// Named twice, as by -p and -t, a thread is still recorded once.
+	slices.Sort(tids)
+	return slices.Compact(tids), nil
+}
+
+func noTask(what string, id int, err error) error {
+	if procfs.Gone(err) {
+		err = perfevent.ErrNoTask
+	}
+	return hinted(fmt.Errorf("%s %d: %w", what, id, err), "choose one that runs (ps -e)")
+}
+
+// Notes are what was decided for the user and should be announced, such as an
+// event that replaces another.
+func (r *Recorder) Notes() []string { return r.set.notes }
+
+// Close releases everything; a command that still runs is killed. Closing
+// twice does nothing.
+func (r *Recorder) Close() error {
+	if r.tid == 0 {
+		return nil
+	}
+	r.tid = 0
+	defer runtime.UnlockOSThread()
+	var errs []error
+	if r.child != nil {
+		errs = append(errs, r.child.close())
+	}
+	closeRings(r.rings)
+	if r.side.ids != nil {
+		r.side.ids.close()
+	}
+	if r.set != nil {
+		r.set.close()
+	}
+	for _, f := range r.files {
+		errs = append(errs, f.Close())
+	}
+	if r.poll != nil {
+		errs = append(errs, r.poll.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Run records into out until ctx ends, the command exits or all recorded
+// tasks have ended. What was recorded is complete and readable also if the
+// error is not nil. Run can be called once.
+func (r *Recorder) Run(ctx context.Context, out Output) (*Result, error) {
+	if r.tid == 0 || r.tid != sys.Gettid() || r.out != nil {
+		return nil, fmt.Errorf("run a recording: %w: it is closed, has run or belongs to another goroutine", os.ErrInvalid)
+	}
+	if err := r.begin(out); err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { r.poll.Wake() })
+	defer stop()
+	r.binaries.start()
+	r.names.start()
+	err := r.record(ctx)
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		err = nil // the recording ended during the snapshot
+	}
+	r.result.Duration, r.result.TimeUp = time.Since(r.started), r.timeUp()
+	ended := r.end()
+	r.binaries.wait()
+	table := r.names.wait()
+	if err == nil {
+		err = ended
+	}
+	if e := r.finish(table); err == nil {
+		err = e
+	}
+	return &r.result, err
+}
+
+// record is the time from the first enabled event to the last.
+func (r *Recorder) record(ctx context.Context) error {
+	for _, ev := range r.set.observer {
+		if err := ev.Enable(); err != nil {
+			return fmt.Errorf("enable sideband: %w", err)
+		}
+	}
+	if err := r.tellStatus(ctx); err != nil {
+		return err
+	}
+	r.started = time.Now()
+	if !r.set.onExec {
+		if err := r.set.enable(); err != nil {
+			return err
+		}
+	}
+	if r.child != nil {
+		if err := r.startChild(); err != nil {
+			return err
+		}
+	}
+	return r.loop(ctx)
+}
+
+// end stops the events, empties the rings, and lets the command go.
+func (r *Recorder) end() error {
+	disabled := r.set.disable()
+	passed := r.pass()
+	r.countLost()
+	if r.child != nil {
+		r.result.Child = r.child.finish()
+	}
+	if passed != nil {
+		return passed
+	}
+	return disabled
+}
+
+// begin starts the file.
+func (r *Recorder) begin(out Output) error {
+	if err := r.readClocks(); err != nil {
+		return err
+	}
+	r.started = time.Now()
+	r.lastPass = r.started
+	r.scan = newScanner(r.set)
+	r.names = newNames(r.opts.Resolver)
+	r.binaries = newKeeper(&r.opts, r.fs)
+	r.binaries.blind = !r.set.sideband.Attr.Flags.Has(perf.AttrNamespaces)
+	r.side = sidebandWalker{event: r.set.ring, names: r.names, keep: r.binaries, ids: newIdentifier(r.fs), mounts: make(map[int32]uint64)}
+	o := &perfdata.WriterOptions{Compress: r.opts.Compress}
+	var err error
+	if out.Pipe != nil {
+		if o.Features, err = r.features(); err != nil {
+			return err
+		}
+		r.out, err = perfdata.NewPipeWriter(out.Pipe, r.set.list, o)
+	} else {
+		r.out, err = perfdata.NewWriter(vectorFile{sys.VectorFile{File: out.File}}, r.set.list, o)
+	}
+	return writeError(err)
+}
+
+// vectorFile is a VectorFile in the form that perfdata looks for.
+type vectorFile struct{ sys.VectorFile }
+
+func (f vectorFile) Writev(b [][]byte) (int, error) {
+	n, err := f.VectorFile.Writev(b)
+	return int(n), err
+}

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package capture
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/gantry-tools/gantry/container"
+	"github.com/gantry-tools/gantry/internal/hint"
+	"github.com/gantry-tools/gantry/perf"
+	"github.com/gantry-tools/gantry/perf/perfdata"
+)
+
+// Result is what became of a recording.
+type Result struct {
+	Duration time.Duration
+	// TimeUp: it ended because of Options.Duration.
+	TimeUp  bool
+	Bytes   int64
+	Samples uint64
+	// Written is how many samples were in rounds that were written whole:
+	// fewer than Samples if writing failed.
+	Written uint64
+	// Lost are samples, LostSideband other records that did not fit into the
+	// rings: names and mappings may be missing.
+	Lost, LostSideband uint64
+	// LostBy is the ledger: samples lost by container, the greatest first.
+	LostBy []ContainerLoss
+	// Containers is how many containers were sampled.
+	Containers int
+	Binaries   Binaries
+	Child      ChildStatus
+	// Notes are what did not work as hoped and did not end the recording.
+	Notes []string
+	// Warnings are about the names of containers.
+	Warnings []container.Warning
+}
+
+// ContainerLoss is how many samples one container lost.
+type ContainerLoss struct {
+	Label string
+	Lost  uint64
+}
+
+func (r *Result) note(format string, args ...any) {
+	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
+}
+
+// newScanner prepares to look at the samples of the events.
+func newScanner(s *eventSet) scanner {
+	sc := scanner{cgroupLast: true, cgroups: make(map[uint64]uint64), lost: make(map[uint64]uint64)}
+	const behind = perf.SampleDataPageSize | perf.SampleCodePageSize | perf.SampleAux
+	for _, ev := range s.list {
+		if ev != s.sideband && (ev.Attr.SampleType&perf.SampleCgroup == 0 || ev.Attr.SampleType&behind != 0) {
+			sc.cgroupLast = false
+		}
+	}
+	return sc
+}
+
+// countLost adds the losses that no LOST record tells of, because no record
+// found room after them: the kernel counts for each event what it dropped
+// (Linux 6.0).
+func (r *Recorder) countLost() {
+	dropped := make(map[int]uint64) // by cpu
+	for _, ev := range r.set.samplers() {
+		if ev.Attr.ReadFormat&perf.FormatLost == 0 || ev.Attr.ReadFormat&perf.FormatGroup != 0 {
+			continue
+		}
+		c, err := ev.ReadCounts()
+		if err != nil || len(c.Counts) == 0 {
+			continue // the count is a second opinion, its absence no error
+		}
+		dropped[ev.Target.CPU] += c.Counts[0].Lost
+	}
+	for _, ring := range r.rings {
+		if !ring.sideband {
+			ring.tally.lost = max(ring.tally.lost, dropped[ring.cpu])
+		}
+	}
+}
+
+// sumUp fills the result, and the ledger in the table.
+func (r *Recorder) sumUp(table *container.Table) {
+	res := &r.result
+	lost := container.Lost{CPUs: make(map[int]container.LostCount), Cgroups: make(map[container.CgroupID]container.LostCount)}
+	for _, ring := range r.rings {
+		t := &ring.tally
+		n := lost.CPUs[ring.cpu]
+		n.Records += t.lost + t.lostSamples
+		if ring.sideband {
+			res.LostSideband += t.lost
+		} else {
+			res.Samples += t.samples
+			res.Lost += t.lost + t.lostSamples
+			n.Samples += t.lost + t.lostSamples
+		}
+		if n.Records != 0 {
+			lost.CPUs[ring.cpu] = n
+		}
+	}
+	by := make(map[string]uint64)
+	for id, n := range r.scan.lost {
+		id := container.CgroupID(id)
+		lost.Cgroups[id] = container.LostCount{Records: n, Samples: n}
+		by[table.Label(id)] += n
+	}
+	table.Lost = lost
+	for label, n := range by {
+		res.LostBy = append(res.LostBy, ContainerLoss{Label: label, Lost: n})
+	}
+	slices.SortFunc(res.LostBy, func(a, b ContainerLoss) int {
+		return cmp.Or(cmp.Compare(b.Lost, a.Lost), cmp.Compare(a.Label, b.Label))
+	})
+	r.scan.settle()
+	res.Containers = countContainers(table, r.scan.cgroups)
+	res.Warnings = r.names.warnings
+}
+
+func sortPMUs(list []perfdata.PMU) {
+	slices.SortFunc(list, func(a, b perfdata.PMU) int { return cmp.Compare(a.Type, b.Type) })
+}
+
+// writeError says what to do about an output that takes no more.
+func writeError(err error) error {
+	switch {
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return hint.Wrap(err, "make room, or record to another disk with -o")
+	case errors.Is(err, syscall.EFBIG):
+		return hint.Wrap(err, "raise the limit of file sizes (ulimit -f)")
+	}
+	return err
+}
+
+func hinted(err error, cure string) error { return hint.Wrap(err, cure) }

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package capture
+
+import (
+	"fmt"
+
+	"github.com/gantry-tools/gantry/capture/perfevent"
+	"github.com/gantry-tools/gantry/perf"
+)
+
+// Places in the samples of this package, all of which begin with baseSample.
+const (
+	sampleTimeAt = 32
+	sampleMin    = 40
+	lostCountAt  = 16 // in a LOST record, behind header and id
+	lostMin      = 24
+)
+
+// tally is what the headers of a ring's records tell.
+type tally struct {
+	records, samples uint64
+	first, last      uint64 // times of samples
+	lost             uint64 // records that the kernel had no room for
+	lostSamples      uint64 // samples that the hardware dropped
+	owing            uint64 // lost, to be put down to the cgroup of the ring's next sample
+}
+
+// scanner looks at the records of a ring of samples before they are written.
+type scanner struct {
+	// cgroupLast: a sample ends with its cgroup.
+	cgroupLast bool
+	// cgroups counts samples by cgroup; lost is the records that were lost
+	// while a task of the cgroup ran.
+	cgroups map[uint64]uint64
+	lost    map[uint64]uint64
+
+	run uint64 // cgroup of the samples that n counts
+	n   uint64
+}
+
+// scan walks the headers in what Peek returned and adds to t. The kernel puts
+// a LOST record right before the record that found room again, so that the
+// loss is put down to the cgroup of the sample behind it.
+func (s *scanner) scan(a, b []byte, t *tally) error {
+	total := len(a) + len(b)
+	for off := 0; off < total; {
+		part, at := a, off
+		if off >= len(a) {
+			part, at = b, off-len(a)
+		}
+		size := 0
+		if len(part)-at >= perf.HeaderSize {
+			size = int(nativeOrder.Uint16(part[at+6:]))
+		}
+		if size < perf.HeaderSize || size&7 != 0 || size > total-off {
+			return fmt.Errorf("read ring: %w", &perfevent.RecordError{Offset: off, Size: uint16(size), Left: total - off})
+		}
+		t.records++
+		switch typ := perf.RecordType(nativeOrder.Uint32(part[at:])); {
+		case typ == perf.RecordSample && size >= sampleMin:
+			s.sample(word(a, b, off+sampleTimeAt), word(a, b, off+size-8), t)
+		case typ == perf.RecordLost && size >= lostMin:
+			n := word(a, b, off+lostCountAt)
+			t.lost += n
+			t.owing += n
+		case typ == perf.RecordLostSamples && size >= lostCountAt:
+			t.lostSamples += word(a, b, off+perf.HeaderSize)
+		}
+		off += size
+	}
+	return nil
+}
+
+func (s *scanner) sample(time, last uint64, t *tally) {
+	t.samples++
+	if t.first == 0 {
+		t.first = time
+	}
+	t.last = time
+	if !s.cgroupLast {
+		return
+	}
+	if last != s.run {
+		s.settle()
+		s.run = last
+	}
+	s.n++
+	if t.owing != 0 {
+		s.lost[last] += t.owing
+		t.owing = 0
+	}
+}
+
+// settle books the samples of the current run.
+func (s *scanner) settle() {
+	if s.n != 0 {
+		s.cgroups[s.run] += s.n
+		s.n = 0
+	}
+}
+
+// word reads an aligned word of a followed by b.
+func word(a, b []byte, off int) uint64 {
+	if off >= len(a) {
+		return nativeOrder.Uint64(b[off-len(a):])
+	}
+	return nativeOrder.Uint64(a[off:])
+}

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package snapshot
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+
+	"github.com/gantry-tools/gantry/buildid"
+	"github.com/gantry-tools/gantry/internal/linux/procfs"
+	"github.com/gantry-tools/gantry/internal/linux/sys"
+	"github.com/gantry-tools/gantry/perf"
+)
+
+// fileKey tells files apart. Device and inode alone do not: the subvolumes of
+// a btrfs, one per container, show one device and the same inode numbers.
+type fileKey struct {
+	major, minor uint32
+	inode, mnt   uint64
+	path         string
+}
+
+// mapReader gives the executable mappings of one process after the other.
+// The build-id of each file is read once.
+type mapReader struct {
+	query *sys.Procmap // nil: maps are read as text
+	text  *procfs.MapsScanner
+	ids   map[fileKey][]byte
+	names map[string]string // interned
+	types mountTypes
+	rec   perf.Mmap2
+}
+
+func (r *mapReader) init(p *Proc) {
+	r.ids, r.names = make(map[fileKey][]byte), make(map[string]string)
+	r.text = procfs.NewMapsScanner()
+	if !p.TextMaps {
+		r.query = sys.NewProcmap()
+	}
+}
+
+func (r *mapReader) close() {
+	if r.query != nil {
+		r.query.Close()
+	}
+}
+
+func (r *mapReader) method() string {
+	if r.query == nil {
+		return "/proc/PID/maps"
+	}
+	return "/proc with PROCMAP_QUERY"
+}
+
+// each calls fn for the executable mappings of proc, whose mount namespace is
+// mnt (0: not known). The record, without the process, is used again.
+func (r *mapReader) each(proc procfs.Proc, mnt uint64, fn func(*perf.Mmap2) error) error {
+	if r.query != nil {
+		err := r.eachQuery(proc, mnt, fn)
+		if errors.Is(err, syscall.ENAMETOOLONG) {
+			// A path that the kernel does not give in one piece. What was
+			// told already is told again, which harms nothing.
+			return r.eachLine(proc, mnt, fn)
+		}
+		if !errors.Is(err, syscall.ENOTTY) {
+			return err
+		}
+		r.query.Close()
+		r.query = nil
+	}
+	return r.eachLine(proc, mnt, fn)
+}
+
+func (r *mapReader) eachQuery(proc procfs.Proc, mnt uint64, fn func(*perf.Mmap2) error) error {
+	maps, err := sys.Open(proc.Path("maps"), os.O_RDONLY)
+	if err != nil {
+		return err
+	}
+	defer maps.Close()
+	const flags = sys.ProcmapExecutable | sys.ProcmapOrNext
+	for addr := uint64(0); ; addr = r.rec.Addr + r.rec.Len {
+		var v sys.VMA
+		err := r.query.Query(maps, addr, flags, false, &v)
+		if errors.Is(err, syscall.ENOENT) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		key := fileKey{v.DevMajor, v.DevMinor, v.Inode, mnt, r.intern(v.Name)}
+		id, known := r.ids[key]
+		if !known && v.Inode != 0 {
+			if !r.types.served(proc, device{v.DevMajor, v.DevMinor}, key.path) {
+				id = r.queryID(maps, v.Start)
+			}
+			r.ids[key] = id
+		}
+		r.fill(&key, id)
+		r.rec.Addr, r.rec.Len, r.rec.PgOff = v.Start, v.End-v.Start, v.Offset
+		r.rec.Prot, r.rec.Flags = protOf(v.Flags), shareFlags(v.Flags&sys.ProcmapShared != 0)
+		if err := fn(&r.rec); err != nil {
+			return err
+		}
+	}
+}
+
+// queryID asks again, for the build-id: the kernel reads the file for it.
+// Most errors mean that the file has none.
+func (r *mapReader) queryID(maps *sys.FD, addr uint64) []byte {
+	var v sys.VMA
+	if err := r.query.Query(maps, addr, sys.ProcmapExecutable, true, &v); err != nil {
+		return nil
+	}
+	return append([]byte(nil), v.BuildID...)
+}
+
+func (r *mapReader) eachLine(proc procfs.Proc, mnt uint64, fn func(*perf.Mmap2) error) error {
+	return proc.Maps(r.text, func(m *procfs.Mapping) error {
+		if m.Prot&procfs.ProtExec == 0 || m.Path == "[vsyscall]" {
+			return nil
+		}
+		key := fileKey{m.DevMajor, m.DevMinor, m.Inode, mnt, m.Path}
+		id, known := r.ids[key]
+		if !known && m.Inode != 0 {
+			if !r.types.served(proc, device{m.DevMajor, m.DevMinor}, key.path) {
+				id = readID(proc, m)
+			}
+			r.ids[key] = id
+		}
+		r.fill(&key, id)
+		r.rec.Addr, r.rec.Len, r.rec.PgOff = m.Start, m.End-m.Start, m.Offset
+		r.rec.Prot, r.rec.Flags = uint32(m.Prot), shareFlags(m.Shared)
+		return fn(&r.rec)
+	})
+}
+
+// readID reads the build-id out of the mapped file itself, not out of what
+// has its path by now. It is nil if there is none or it cannot be read.
+func readID(proc procfs.Proc, m *procfs.Mapping) []byte {
+	f, err := OpenMapped(proc, m.Start, m.End, m.Path)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return nil
+	}
+	if st, ok := info.Sys().(*syscall.Stat_t); !ok || st.Ino != m.Inode {
+		return nil
+	}
+	id, err := buildid.FromFile(f, info.Size())
+	if err != nil || id.Len() > 20 {
+		return nil
+	}
+	return id.Bytes()
+}
+
+// OpenMapped opens the regular file that proc has mapped from start to end: by
+// map_files, which is for CAP_CHECKPOINT_RESTORE, or else by its path in the
+// task's root. What has the path need not be what is mapped: look before use.
+// Anything but a regular file is not opened. The caller closes the file.
+func OpenMapped(proc procfs.Proc, start, end uint64, path string) (*os.File, error) {
+	fd, err := sys.Open(proc.Path(fmt.Sprintf("map_files/%x-%x", start, end)), sys.OPath)
+	if err == nil {
+		return regular(fd, path)
+	}
+	return openAtPath(proc, path)
+}
+
+// openAtPath opens the regular file at path below the root of proc.
+func openAtPath(proc procfs.Proc, path string) (*os.File, error) {
+	root, err := sys.Open(proc.RootPath(), sys.OPath|sys.ODirectory)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	fd, err := sys.OpenInRoot(root, path, sys.OPath)
+	if err != nil {
+		return nil, err
+	}
+	return regular(fd, path)
+}
+
+// regular opens what fd stands for, and closes fd.
+func regular(fd *sys.FD, path string) (*os.File, error) {
+	defer fd.Close()
+	file, err := sys.OpenRegular(fd)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return file.File(path), nil
+}
+
+// fill sets what the mappings of one file have in common, in the form with a
+// build-id if there is one. The kernel calls memory without a file "//anon".
+func (r *mapReader) fill(key *fileKey, id []byte) {
+	r.rec = perf.Mmap2{Filename: key.path}
+	r.rec.Misc = perf.MiscUser
+	if key.path == "" {
+		r.rec.Filename = "//anon"
+	}
+	if len(id) > 0 {
+		r.rec.Misc |= perf.MiscMmapBuildID
+		r.rec.BuildID = id
+		return
+	}
+	r.rec.Maj, r.rec.Min, r.rec.Ino = key.major, key.minor, key.inode
+}
+
+// maxNames bounds the interned paths: a process can have any number of them.
+const maxNames = 1 << 16
+
+func (r *mapReader) intern(b []byte) string {
+	if s, ok := r.names[string(b)]; ok {
+		return s
+	}
+	if len(r.names) >= maxNames {
+		clear(r.names)
+		clear(r.ids)
+	}
+	s := string(b)
+	r.names[s] = s
+	return s
+}
+
+func protOf(f sys.ProcmapFlags) uint32 {
+	return uint32(f & (sys.ProcmapReadable | sys.ProcmapWritable | sys.ProcmapExecutable))
+}
+
+func shareFlags(shared bool) uint32 {
+	if shared {
+		return syscall.MAP_SHARED
+	}
+	return syscall.MAP_PRIVATE
+}
