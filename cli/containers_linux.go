@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gantry-tools/gantry/container"
+	"github.com/gantry-tools/gantry/internal/hint"
+)
+
+// containersFlags are the flags of gantry containers.
+type containersFlags struct {
+	output              string
+	quiet, noTrunc, all bool
+}
+
+func newContainersCmd(e *env) *cobra.Command {
+	f := new(containersFlags)
+	cmd := &cobra.Command{
+		Use:   "containers [flags] [SELECTOR]...",
+		Short: "list the containers that run now",
+		Long: `List the containers that run now, with the names that their runtimes give them.
+A selector is a name, an id or the begin of one, a pod (POD, NAMESPACE/POD or
+its uid), POD/NAME, an image, or a cgroup path. The same selectors are taken
+by --container of other commands.`,
+		Example: `  gantry containers                   all of them
+  gantry containers -o json web       one, with all that is known
+  gantry record --container $(gantry containers -q nginx) -a`,
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(e, cmd, args) },
+	}
+	fl := cmd.Flags()
+	fl.StringVarP(&f.output, "output", "o", "table", "table, wide (not cut to the terminal), json or name")
+	fl.BoolVarP(&f.quiet, "quiet", "q", false, "print ids only")
+	fl.BoolVar(&f.noTrunc, "no-trunc", false, "do not cut anything, not even ids")
+	fl.BoolVarP(&f.all, "all", "a", false, "also the systemd units of the host, and containers without a process")
+	return cmd
+}
+
+// listed is a container as it is listed.
+type listed struct {
+	*container.Container
+	Processes int `json:"processes"`
+}
+
+func (f *containersFlags) run(e *env, cmd *cobra.Command, args []string) error {
+	if !slices.Contains([]string{"table", "wide", "json", "name"}, f.output) {
+		return usageError(cmd, fmt.Errorf("unknown output %q: not table, wide, json or name", f.output))
+	}
+	r, err := container.NewResolver(nil)
+	if err != nil {
+		return hint.Wrap(fmt.Errorf("find containers: %w", err), "is /proc mounted? 'gantry doctor' tells more")
+	}
+	warnings := r.Refresh(cmd.Context())
+	if err := cmd.Context().Err(); err != nil {
+		return fmt.Errorf("find containers: %w", err)
+	}
+	list, err := f.choose(r, args)
+	if len(list) > 0 {
+		warnContainers(e.stderr, warnings)
+		return f.write(e.stdout, list)
+	}
+	listWarnings(e.stderr, warnings)
+	if err != nil {
+		return blindError(err, warnings)
+	}
+	if err := f.write(e.stdout, list); err != nil {
+		return err
+	}
+	if blind(warnings) {
+		return hint.Wrap(errors.New("no containers that this user can see"), seeContainers)
+	}
+	fmt.Fprintln(e.stderr, "gantry: no containers run here")
+	return nil
+}
+
+// seeContainers is the cure for blind.
+const seeContainers = "run as root to see all containers and names"
+
+// blind: something was closed to this user, so what was not found may be there.
+func blind(warnings []container.Warning) bool {
+	return slices.ContainsFunc(warnings, func(w container.Warning) bool { return errors.Is(w, fs.ErrPermission) })
+}
+
+// warnContainers says what could not be read, and once who could.
+func warnContainers(stderr io.Writer, warnings []container.Warning) {
+	listWarnings(stderr, warnings)
+	if blind(warnings) {
+		fmt.Fprintln(stderr, "hint: "+seeContainers)
+	}
+}
+
+func listWarnings(stderr io.Writer, warnings []container.Warning) {
+	for _, w := range warnings {
+		fmt.Fprintf(stderr, "gantry: %v\n", w)
+	}
+}
+
+// choose is what the arguments select of what is to be listed, sorted.
+func (f *containersFlags) choose(r *container.Resolver, args []string) ([]listed, error) {
+	found := r.Table().Containers()
+	if len(args) > 0 {
+		found = nil
+	}
+	for _, sel := range args {
+		match, err := r.Table().Match(sel)
+		if err != nil {
+			return nil, hint.Wrap(err, matchHint(err))
+		}
+		for _, c := range match {
+			if !slices.Contains(found, c) {
+				found = append(found, c)
+			}
+		}
+	}
+	processes := r.Processes()
+	var list []listed
+	for _, c := range found {
+		idle := processes[c] == 0 && c.CgroupID != 0
+		if f.all || len(args) > 0 || c.Kind == container.KindContainer && !idle {
+			list = append(list, listed{c, processes[c]})
+		}
+	}
+	slices.SortStableFunc(list, func(a, b listed) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.PodNamespace, b.PodNamespace), cmp.Compare(a.Pod, b.Pod),
+			cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
+	})
+	return list, nil
+}
+
+func matchHint(err error) string {
+	if errors.Is(err, container.ErrAmbiguous) {
+		return "give more digits"
+	}
+	return "'gantry containers' lists what runs"
+}
+
+func (f *containersFlags) write(w io.Writer, list []listed) error {
+	switch {
+	case f.output == "json":
+		return f.writeJSON(w, list)
+	case f.quiet:
+		return writeEach(w, list, f.id)
+	case f.output == "name":
+		return writeEach(w, list, (*container.Container).Label)
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	width := 0
+	if f.output == "table" && !f.noTrunc {
+		width = cmp.Or(terminalWidth(w), defaultWidth)
+	}
+	return writeColumns(w, f.columns(list), width)
+}
+
+// id is what -q prints.
+func (f *containersFlags) id(c *container.Container) string {
+	if f.noTrunc {
+		return cmp.Or(c.ID, c.Label())
+	}
+	return cmp.Or(c.ShortID(), c.Label())
+}
+
+// writeJSON writes all that is known, or with -q a list of whole ids.
+func (f *containersFlags) writeJSON(w io.Writer, list []listed) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	if !f.quiet {
+		return enc.Encode(append([]listed{}, list...))
+	}
+	ids := []string{}
+	for _, l := range list {
+		ids = append(ids, cmp.Or(l.ID, l.Label()))
+	}
+	return enc.Encode(ids)
+}
+
+func writeEach(w io.Writer, list []listed, text func(*container.Container) string) error {
+	for _, c := range list {
+		if _, err := fmt.Fprintln(w, container.Printable(text(c.Container))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// columns are the columns of the table, without those that say nothing.
+func (f *containersFlags) columns(list []listed) []column {
+	all := []column{
+		{title: "NAME", cut: cutEnd},
+		{title: "ID", cut: cutEnd, keep: 12},
+		{title: "RUNTIME"},
+		{title: "POD", cut: cutEnd},
+		{title: "NAMESPACE", cut: cutEnd},
+		{title: "IMAGE", cut: cutBegin},
+		{title: "PIDS", right: true},
+		{title: "CGROUP", cut: cutBegin},
+	}
+	for _, l := range list {
+		c := l.Container
+		id := c.ShortID()
+		if f.noTrunc {
+			id = c.ID
+		}
+		name := c.Name
+		if c.ID == "" {
+			name = cmp.Or(name, c.Label())
+		}
+		for i, s := range []string{name, id, c.Runtime, c.Pod, c.PodNamespace, c.Image, strconv.Itoa(l.Processes), c.CgroupPath} {
+			all[i].cells = append(all[i].cells, container.Printable(s))
+		}
+	}
+	return slices.DeleteFunc(all, func(c column) bool { return c.title != "NAME" && c.empty() })
+}

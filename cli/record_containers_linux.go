@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gantry-tools/gantry/capture"
+	"github.com/gantry-tools/gantry/container"
+	"github.com/gantry-tools/gantry/internal/hint"
+	"github.com/gantry-tools/gantry/internal/linux/procfs"
+	"github.com/gantry-tools/gantry/internal/linux/sys"
+)
+
+// setContainers turns --container and --cgroup into cgroups.
+func (f *recordFlags) setContainers(e *env, cmd *cobra.Command, o *capture.Options) error {
+	r, err := container.NewResolver(nil)
+	if err != nil {
+		if len(f.containers) > 0 {
+			return hint.Wrap(fmt.Errorf("find containers: %w", err), "is /proc mounted? 'gantry doctor' tells more")
+		}
+		return nil
+	}
+	o.Resolver = r
+	tree, err := perfTree()
+	if err != nil {
+		return err
+	}
+	var warnings []container.Warning
+	if len(f.containers) > 0 {
+		if warnings = r.Refresh(cmd.Context()); f.verbose {
+			warnContainers(e.stderr, warnings)
+		}
+	}
+	for _, sel := range f.containers {
+		if err := addContainer(o, r, tree, sel); err != nil {
+			return blindError(err, warnings)
+		}
+	}
+	for _, path := range f.cgroups {
+		dir, err := cgroupDir(tree, path)
+		if err != nil {
+			return err
+		}
+		addCgroup(o, dir)
+	}
+	return nil
+}
+
+// blindError: that there is no such container is not known where not all could
+// be looked at.
+func blindError(err error, warnings []container.Warning) error {
+	if !errors.Is(err, container.ErrNoMatch) || !blind(warnings) {
+		return err
+	}
+	return hint.Wrap(fmt.Errorf("%w that this user can see", err), seeContainers)
+}
+
+// matchContainers is Match, or with a * what the text matches: names, labels,
+// pods, images and ids, as gantry report has it.
+func matchContainers(t *container.Table, sel string) ([]*container.Container, error) {
+	if !strings.Contains(sel, "*") {
+		return t.Match(sel)
+	}
+	text := regexp.MustCompile("(?s)^" + strings.ReplaceAll(regexp.QuoteMeta(sel), `\*`, ".*") + "$")
+	var found []*container.Container
+	for _, c := range t.Containers() {
+		if c.Kind == container.KindContainer && slices.ContainsFunc([]string{c.Name, c.Label(), c.Pod, c.Image, c.ID}, text.MatchString) {
+			found = append(found, c)
+		}
+	}
+	if len(found) == 0 {
+		return nil, fmt.Errorf("%q: %w", sel, container.ErrNoMatch)
+	}
+	return found, nil
+}
+
+func addContainer(o *capture.Options, r *container.Resolver, tree *procfs.CgroupTree, sel string) error {
+	found, err := matchContainers(r.Table(), sel)
+	if errors.Is(err, container.ErrNoMatch) {
+		return hint.Wrap(err, nearContainers(r.Table(), sel))
+	}
+	if err != nil {
+		return hint.Wrap(err, matchHint(err))
+	}
+	for _, c := range found {
+		path := r.Table().Path(c.CgroupID)
+		if path == "" {
+			path = c.CgroupPath
+		}
+		if path == "" {
+			return hint.Wrap(fmt.Errorf("container %q has no cgroup of its own", sel), "record its processes with -p")
+		}
+		dir, err := cgroupDir(tree, path)
+		if err != nil {
+			return fmt.Errorf("container %q: %w", sel, err)
+		}
+		addCgroup(o, dir)
+	}
+	return nil
+}
+
+// addCgroup adds a cgroup once: two selectors may mean the same container.
+func addCgroup(o *capture.Options, dir string) {
+	if !slices.Contains(o.Target.Cgroups, dir) {
+		o.Target.Cgroups = append(o.Target.Cgroups, dir)
+	}
+}
+
+// perfTree is the hierarchy of cgroups that events can be bound to.
+func perfTree() (*procfs.CgroupTree, error) {
+	trees, err := procfs.FS{}.CgroupTrees()
+	if err != nil {
+		return nil, fmt.Errorf("find cgroups: %w", err)
+	}
+	return trees.Perf(), nil
+}
+
+// cgroupDir is the directory of a cgroup, given as a path in the hierarchy or
+// as the directory itself.
+func cgroupDir(tree *procfs.CgroupTree, path string) (string, error) {
+	if _, err := sys.CgroupID(path); err == nil && filepath.IsAbs(path) {
+		if typ, err := sys.FSTypeOf(path); err == nil && (typ == sys.Cgroup2FS || typ == sys.Cgroup1FS) {
+			return path, nil
+		}
+	}
+	if tree == nil {
+		return "", hint.Wrap(errors.New("no cgroup hierarchy that events know is mounted"),
+			"mount it: mount -t cgroup2 none /sys/fs/cgroup")
+	}
+	dir, err := tree.Dir("/" + strings.TrimPrefix(path, "/"))
+	if err == nil {
+		_, err = os.Stat(dir)
+	}
+	if err != nil {
+		var at *fs.PathError
+		if errors.As(err, &at) {
+			err = at.Err
+		}
+		return "", hint.Wrap(fmt.Errorf("cgroup %q: %w", path, err), nearCgroups(tree, path))
+	}
+	return dir, nil
+}
+
+// nearCgroups suggests cgroups whose last component is like that of path.
+func nearCgroups(tree *procfs.CgroupTree, path string) string {
+	const most = 3
+	name := strings.ToLower(filepath.Base(path))
+	var near []string
+	err := tree.Walk(func(_ uint64, p string) error {
+		if base := strings.ToLower(filepath.Base(p)); len(near) < most && p != "/" &&
+			(strings.Contains(base, name) || strings.Contains(name, base)) {
+			near = append(near, p)
+		}
+		return nil
+	})
+	if err != nil || len(near) == 0 {
+		return "give its path below " + tree.Point + ", or the directory; 'gantry containers' lists containers"
+	}
+	return "did you mean " + strings.Join(near, ", ") + "?"
+}
+
+// nearContainers suggests containers with a name or id like sel.
+func nearContainers(t *container.Table, sel string) string {
+	const most = 3
+	var near, all []string
+	low := strings.ToLower(sel)
+	for _, c := range t.Containers() {
+		if c.Kind != container.KindContainer {
+			continue
+		}
+		label := c.Label()
+		all = append(all, label)
+		for _, s := range []string{c.Name, c.Pod, c.ID, c.Image} {
+			if s = strings.ToLower(s); s != "" && (strings.Contains(s, low) || strings.Contains(low, s) || misspelt(s, low)) {
+				near = append(near, label)
+				break
+			}
+		}
+	}
+	switch {
+	case len(near) > 0:
+		return "did you mean " + strings.Join(near[:min(most, len(near))], ", ") + "?"
+	case len(all) == 0:
+		return "no containers run here; see 'gantry containers'"
+	case len(all) <= most:
+		return "there are " + strings.Join(all, ", ") + "; see 'gantry containers'"
+	}
+	return "'gantry containers' lists what runs"
+}
+
+// misspelt: a and b begin and end alike, and one letter between differs, is
+// missing or is too much.
+func misspelt(a, b string) bool {
+	short, long := a, b
+	if len(short) > len(long) {
+		short, long = long, short
+	}
+	if len(short) < 3 || len(long)-len(short) > 1 {
+		return false
+	}
+	head := 0
+	for head < len(short) && short[head] == long[head] {
+		head++
+	}
+	tail := 0
+	for tail < len(short)-head && short[len(short)-1-tail] == long[len(long)-1-tail] {
+		tail++
+	}
+	return head+tail >= len(long)-1
+}

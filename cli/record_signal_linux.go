@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+// patience is how long a command may take to end before it is said that it is
+// waited for.
+const patience = time.Second
+
+// commandOwner is the recorder, as far as its command goes.
+type commandOwner interface {
+	CommandRuns() bool
+	KillCommand()
+}
+
+// watchSignals kills a command that outlives the first signal, which ends the
+// recording, at the second one; the third kills gantry. The caller calls stop
+// when the recording has ended.
+func watchSignals(ctx context.Context, r commandOwner, say *recordReport) (stop func()) {
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	quit, done := make(chan struct{}), make(chan struct{})
+	w := &signalWatch{signals: signals, quit: quit, owner: r, say: say}
+	go func() {
+		defer close(done)
+		defer signal.Stop(signals)
+		w.run(ctx)
+	}()
+	return func() {
+		close(quit)
+		<-done
+	}
+}
+
+type signalWatch struct {
+	signals <-chan os.Signal
+	quit    <-chan struct{}
+	owner   commandOwner
+	say     *recordReport
+}
+
+func (w *signalWatch) run(ctx context.Context) {
+	if ctx.Err() == nil { // otherwise the first has come before
+		select {
+		case <-w.quit:
+			return
+		case <-w.signals:
+		}
+	}
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	for {
+		select {
+		case <-w.quit:
+			return
+		case <-timer.C:
+			if w.owner.CommandRuns() {
+				w.say.clear()
+				w.say.note("waiting for the command to end; Ctrl-C again kills it")
+			}
+		case <-w.signals:
+			w.owner.KillCommand()
+			return
+		}
+	}
+}

@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/gantry-tools/gantry/analysis"
+	"github.com/gantry-tools/gantry/analysis/profile"
+	"github.com/gantry-tools/gantry/internal/hint"
+	"github.com/gantry-tools/gantry/perf"
+	"github.com/gantry-tools/gantry/perf/perfdata"
+	"github.com/gantry-tools/gantry/view/report"
+)
+
+// defaultFile is what record writes and the readers read.
+const defaultFile = "perf.data"
+
+// reportFlags are the flags of gantry report as they were typed.
+type reportFlags struct {
+	input, output, format  string
+	sort, roots            string
+	children, noChildren   bool
+	callGraph              string
+	graph                  report.GraphSpec
+	noGraph                bool
+	title                  string
+	width                  int
+	opts                   report.Options
+	pids, tids             []string
+	cpus                   string
+	percentage             string
+	stdio, showNrSamples   bool
+	verbose                bool
+	symbols                symbolFlags
+	container, comm        []string
+	event                  []string
+	pod, namespace, image  []string
+	cgroup, dso, symbolPat []string
+}
+
+func newReportCmd(e *env) *cobra.Command {
+	f := new(reportFlags)
+	cmd := &cobra.Command{
+		Use:   "report [flags]",
+		Short: "show where the time went, by container, program and function",
+		Long: `Read a recording and show where the samples fell. Files of gantry record and
+of perf record are read alike, also from a pipe (-i -).`,
+		Example: `  gantry report                                    everything, by container
+  gantry report --sort container,sym -g none       functions per container
+  gantry report --container web --no-children      one container
+  gantry report --format svg -o flame.svg          a flame graph`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(e, cmd) },
+	}
+	f.register(cmd)
+	plainFlagErrors(cmd)
+	complete(cmd, "format", false, report.FormatNames())
+	complete(cmd, "sort", true, report.KeyNames())
+	complete(cmd, "roots", true, report.KeyNames())
+	complete(cmd, "call-graph", true, []string{"graph", "flat", "none", "caller", "callee"})
+	complete(cmd, "percentage", false, []string{"absolute", "relative"})
+	return cmd
+}
+
+func (f *reportFlags) register(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	fl.StringVarP(&f.input, "input", "i", defaultFile, "recording to read, - for standard input")
+	fl.StringVarP(&f.output, "output", "o", "-", "file to write, - for standard output")
+	fl.StringVar(&f.format, "format", "text", "text, json, folded, svg or pprof")
+	fl.StringVarP(&f.sort, "sort", "s", "", "columns, a list of: "+strings.Join(report.KeyNames(), ", ")+" (default container,comm,dso,sym)")
+	fl.BoolVar(&f.children, "children", false, "count callers with what they call (default if the recording has call chains)")
+	fl.BoolVar(&f.noChildren, "no-children", false, "count only where the samples fell")
+	fl.StringVarP(&f.callGraph, "call-graph", "g", "", "call graph below each line, a list of: graph, flat or none; caller or callee; a number of percent to cut it (default graph,0.5,caller if there are call chains, callee with --no-children)")
+	fl.Lookup("call-graph").NoOptDefVal = "graph"
+	fl.BoolVar(&f.noGraph, "no-call-graph", false, "no call graph, as -g none")
+	fl.Float64Var(&f.opts.PercentLimit, "percent-limit", 0, "hide lines below this share, in percent")
+	fl.IntVar(&f.opts.MaxEntries, "max-entries", 0, "show at most this many lines per event (0 is all)")
+	fl.StringVar(&f.percentage, "percentage", "absolute", "with filters: percent of everything (absolute) or of what is shown (relative)")
+	fl.BoolVarP(&f.showNrSamples, "show-nr-samples", "N", false, "add a column with the number of samples")
+	fl.StringSliceVar(&f.container, "container", nil, "only these containers: `NAME`, begin of an id, pod, image or cgroup path (/...); * is any text")
+	fl.StringSliceVar(&f.pod, "pod", nil, "only these pods")
+	fl.StringSliceVarP(&f.namespace, "namespace", "n", nil, "only these Kubernetes namespaces")
+	fl.StringSliceVar(&f.image, "image", nil, "only containers of these images")
+	fl.StringSliceVar(&f.cgroup, "cgroup", nil, "only these cgroups")
+	fl.StringSliceVar(&f.comm, "comm", nil, "only threads of these names")
+	fl.StringSliceVar(&f.dso, "dso", nil, "only functions of these objects")
+	fl.StringSliceVar(&f.symbolPat, "symbol", nil, "only these functions")
+	fl.StringSliceVarP(&f.pids, "pid", "p", nil, "only these processes")
+	fl.StringSliceVarP(&f.tids, "tid", "t", nil, "only these threads")
+	fl.StringVarP(&f.cpus, "cpu", "C", "", "only these cpus, such as 0-3,5")
+	fl.StringSliceVar(&f.event, "event", nil, "only these events")
+	fl.StringVar(&f.roots, "roots", "", "first levels of flame graphs and folded stacks, as --sort (default container,comm)")
+	fl.StringVar(&f.title, "title", "", "title of a flame graph")
+	fl.IntVar(&f.width, "width", 0, "columns to fit in (default: the terminal's, else unlimited)")
+	fl.BoolVar(&f.stdio, "stdio", false, "plain text, as always (for hands that know perf)")
+	fl.BoolVarP(&f.verbose, "verbose", "v", false, "name all binaries without symbols, also those that hardly matter")
+	f.symbols.register(fl)
+}
+
+func (f *reportFlags) run(e *env, cmd *cobra.Command) error {
+	format, err := report.ParseFormat(f.format)
+	if err != nil {
+		return usageError(cmd, err)
+	}
+	if err := f.parse(); err != nil {
+		return usageError(cmd, err)
+	}
+	sources, err := f.symbols.sources()
+	if err != nil {
+		return err
+	}
+	defer sources.Close()
+	r, err := openRecording(f.input, e.stdin)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	f.adapt(hasCallchains(r.Events()))
+	o := &f.opts
+	if f.output == "-" && o.Width == 0 {
+		o.Width = terminalWidth(e.stdout)
+	}
+	relaxGC(o.NeedsStacks(format))
+	s := analysis.NewSession(r, sources.options())
+	p, err := s.Collect(analysis.CollectOptions{
+		Fields: o.Fields(format), Symbols: o.NeedsSymbols(format), Stacks: o.NeedsStacks(format),
+		Addresses: format == report.FormatPprof,
+	})
+	if err != nil {
+		return fmt.Errorf("%s: %w", f.input, err)
+	}
+	if len(p.Events) == 0 {
+		fmt.Fprintf(e.stderr, "gantry: %s: no samples\n", f.input)
+	}
+	err = writeOutput(e, f.output, func(w io.Writer) error { return report.Write(w, format, p, o) })
+	explainWarnings(e.stderr, f.input, s)
+	f.explain(e, format, p, s, r.Events())
+	return err
+}
+
+// explain says what the report itself does not: that the filter left nothing,
+// and which binaries have no symbols.
+func (f *reportFlags) explain(e *env, format report.Format, p *profile.Profile, s *analysis.Session, events *perf.Events) {
+	sel := report.Select(p, format, &f.opts)
+	if filter := f.opts.Filter.String(); sel.Samples == 0 && filter != "" && len(p.Events) > 0 {
+		explainEmpty(e.stderr, f.input, filter, s, events)
+	}
+	if f.verbose {
+		explainFailures(e.stderr, s.Unresolved(), 0)
+		return
+	}
+	explainFailures(e.stderr, worthNaming(s.Unresolved(), sel.Nameless, sel.Samples), mostFailures)
+}
+
+// relaxGC trades memory for CPU: a report lives for a second, and most of what
+// it allocates it keeps. Without stacks there is little of it.
+func relaxGC(stacks bool) {
+	if os.Getenv("GOGC") != "" {
+		return
+	}
+	percent := 400
+	if stacks {
+		percent = 200
+	}
+	debug.SetGCPercent(percent)
+}
+
+// parse checks the flags that need no recording.
+func (f *reportFlags) parse() (err error) {
+	o := &f.opts
+	if f.children && f.noChildren {
+		return errors.New("choose one of --children and --no-children")
+	}
+	if f.sort != "" {
+		if o.Sort, err = report.ParseKeys(f.sort); err != nil {
+			return err
+		}
+	}
+	if f.roots != "" {
+		if o.Roots, err = report.ParseKeys(f.roots); err != nil {
+			return err
+		}
+	}
+	switch f.percentage {
+	case "absolute":
+	case "relative":
+		o.Relative = true
+	default:
+		return fmt.Errorf("--percentage is absolute or relative, not %q", f.percentage)
+	}
+	if err := f.checkNumbers(); err != nil {
+		return err
+	}
+	if f.callGraph != "" {
+		if f.graph, err = report.ParseGraphSpec(f.callGraph); err != nil {
+			return err
+		}
+	}
+	o.ShowSamples, o.Title, o.Width = f.showNrSamples, f.title, f.width
+	x := &o.Filter
+	x.Container, x.Pod, x.Namespace, x.Image, x.Cgroup = f.container, f.pod, f.namespace, f.image, f.cgroup
+	x.Comm, x.DSO, x.Symbol, x.Event = f.comm, f.dso, f.symbolPat, f.event
+	if x.PID, err = parseIDs("--pid", f.pids); err != nil {
+		return err
+	}
+	if x.TID, err = parseIDs("--tid", f.tids); err != nil {
+		return err
+	}
+	x.CPU, err = parseCPUList(f.cpus)
+	return err
+}
+
+// checkNumbers refuses what no report can do.
+func (f *reportFlags) checkNumbers() error {
+	if p := f.opts.PercentLimit; !(p >= 0 && p <= 100) {
+		return fmt.Errorf("--percent-limit %v is no share: use 0 to 100", p)
+	}
+	if err := notNegative("--max-entries", f.opts.MaxEntries); err != nil {
+		return err
+	}
+	return notNegative("--width", f.width)
+}
+
+// adapt fills in what the flags leave to the recording.
+func (f *reportFlags) adapt(callchains bool) {
+	o := &f.opts
+	o.Children = f.children || callchains && !f.noChildren
+	o.CallGraphLimit = f.graph.Limit
+	switch {
+	case f.noGraph || f.callGraph == "" && !callchains:
+		o.CallGraph = report.CallGraphNone
+	case f.graph.Set:
+		o.CallGraph = f.graph.Kind
+	case o.Children:
+		o.CallGraph = report.CallGraphCaller
+	default:
+		o.CallGraph = report.CallGraphCallee
+	}
+}
+
+// joinGraph joins "-g caller" to "-g=caller" behind the word report: the
+// value of -g is optional, as perf has it, and pflag takes one only if it is
+// joined. Reports take no arguments, so that what is no flag is the value. The
+// shell asks for completions of the same line.
+func joinGraph(args []string) []string {
+	words := args
+	if len(words) > 0 && strings.HasPrefix(words[0], cobra.ShellCompRequestCmd) {
+		words = words[1:]
+	}
+	if len(words) == 0 || words[0] != "report" {
+		return args
+	}
+	out := make([]string, 0, len(args))
+	for i := 0; i < len(args); i++ {
+		if (args[i] == "-g" || args[i] == "--call-graph") && i+1 < len(args) && !strings.HasPrefix(args[i+1], "-") {
+			out = append(out, args[i]+"="+args[i+1])
+			i++
+			continue
+		}
+		out = append(out, args[i])
+	}
+	return out
+}
+
+func hasCallchains(evs *perf.Events) bool {
+	for _, ev := range evs.List() {
+		if ev.Attr.SampleType&perf.SampleCallchain != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// openRecording opens a recording for reading; "-" is stdin.
+func openRecording(path string, stdin io.Reader) (*perfdata.Reader, error) {
+	if path == "-" && stdin != os.Stdin {
+		return perfdata.NewPipeReader(stdin, nil)
+	}
+	if isText(path) {
+		return openText(path)
+	}
+	r, err := perfdata.Open(path, nil)
+	if err == nil {
+		return r, nil
+	}
+	if os.IsNotExist(err) {
+		return nil, hint.Wrap(fmt.Errorf("no recording: %w", err), "record one with 'gantry record', or name it with -i FILE")
+	}
+	if os.IsPermission(err) {
+		return nil, hint.Wrap(err, "recordings belong to who made them: use sudo, or chown the file")
+	}
+	return nil, hint.Wrap(err, "give a file made by 'gantry record' or 'perf record'")
+}
+
+// terminalWidth is the number of columns of w, 0 if it is no terminal.
+func terminalWidth(w io.Writer) int {
+	f, ok := w.(*os.File)
+	if !ok {
+		return 0
+	}
+	n, _, err := term.GetSize(int(f.Fd()))
+	if err != nil {
+		return 0
+	}
+	return n
+}

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package cli is gantry's command line, one file per subcommand. Results go
+// to stdout and everything else to stderr; an error ends with what to do
+// about it; a recorded command's exit status is passed through.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gantry-tools/gantry/internal/hint"
+)
+
+// env is what a command may touch of the process around it.
+type env struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+}
+
+// exitError ends the process with a status and, if err is nil, no message:
+// the status of a recorded command, or a verdict such as doctor's.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit status %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.err }
+
+// Main runs the command line args (without the program's name) and returns
+// the exit status: 0, the child's, 1 for an error, 2 for wrong usage.
+func Main(stdin io.Reader, stdout, stderr io.Writer, args []string) int {
+	root := newRootCmd(&env{stdin: stdin, stdout: stdout, stderr: stderr})
+	root.SetArgs(joinGraph(args))
+	return explain(stderr, root.Execute())
+}
+
+// explain prints err with its hint and returns the exit status for it.
+func explain(stderr io.Writer, err error) int {
+	if err == nil {
+		return 0
+	}
+	code := 1
+	var exit *exitError
+	if errors.As(err, &exit) {
+		code = exit.code
+		if exit.err == nil {
+			return code
+		}
+	}
+	// A reader that left (gantry script | head) is no error worth a word.
+	if errors.Is(err, syscall.EPIPE) {
+		return code
+	}
+	fmt.Fprintf(stderr, "gantry: %v\n", err)
+	if h := hint.Of(err); h != "" {
+		fmt.Fprintf(stderr, "hint: %s\n", h)
+	}
+	return code
+}
+
+func newRootCmd(e *env) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "gantry",
+		Short: "container-aware profiler and tracer for Linux",
+		Long: `gantry records, counts and traces what a Linux machine does, and says which
+container did it. Its verbs and letters are perf's, its files are perf.data.
+
+  gantry record -a -g --duration 5s      record the whole machine
+  gantry report --sort container,sym     where the time went, by container
+  gantry doctor                          what works here, and what to do if not`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Version:       version,
+		Args:          noSuchCommand,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SuggestionsMinimumDistance = 2
+	root.SetIn(e.stdin)
+	root.SetOut(e.stdout)
+	root.SetErr(e.stderr)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usageError(cmd, err)
+	})
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages ", ".FlagUsagesWrapped 80 "))
+	for _, cmd := range commands(e) {
+		root.AddCommand(cmd)
+	}
+	return root
+}
+
+// noSuchCommand refuses what cobra leaves to the root: a word that is no
+// command.
+func noSuchCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	err := fmt.Errorf("there is no command %q", args[0])
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		return &exitError{code: 2, err: hint.Wrap(err, fmt.Sprintf("did you mean '%s %s'?", cmd.Name(), near[0]))}
+	}
+	return usageError(cmd, err)
+}
+
+// noArgs refuses arguments of a command that takes flags only.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return usageError(cmd, fmt.Errorf("%s takes no argument, but there is %q", cmd.CommandPath(), args[0]))
+}
+
+// usageError is a wrong flag or argument: exit status 2 and where help is.
+func usageError(cmd *cobra.Command, err error) error {
+	return &exitError{code: 2, err: hint.Wrap(err, fmt.Sprintf("see '%s --help'", cmd.CommandPath()))}
+}
+
+// commands are the subcommands of this platform. Those that read die of the
+// first signal, whatever they wait for; those that are live end in order.
+func commands(e *env) []*cobra.Command {
+	list := readCommands(e)
+	for _, cmd := range liveCommands(e) {
+		list = append(list, withSignals(cmd))
+	}
+	return list
+}
+
+// withSignals makes SIGINT and SIGTERM cancel the command's context. The
+// second one kills.
+func withSignals(cmd *cobra.Command) *cobra.Command {
+	run := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		context.AfterFunc(ctx, stop)
+		cmd.SetContext(ctx)
+		return run(cmd, args)
+	}
+	return cmd
+}
+
+// readCommands only read files and build on every platform.
+func readCommands(e *env) []*cobra.Command {
+	return []*cobra.Command{newReportCmd(e), newScriptCmd(e)}
+}

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/pflag"
+
+	"github.com/gantry-tools/gantry/analysis"
+	"github.com/gantry-tools/gantry/analysis/binfile"
+	"github.com/gantry-tools/gantry/analysis/symbol"
+	"github.com/gantry-tools/gantry/buildid"
+	"github.com/gantry-tools/gantry/internal/hint"
+)
+
+// symbolFlags say where the names of functions come from.
+type symbolFlags struct {
+	buildIDDir string
+	symfs      string
+	kallsyms   string
+}
+
+func (f *symbolFlags) register(fl *pflag.FlagSet) {
+	fl.StringVar(&f.buildIDDir, "buildid-dir", "", "build-id store to take binaries from (default ~/.debug)")
+	fl.StringVar(&f.symfs, "symfs", "/", "directory that stands for / when binaries are opened by their path")
+	fl.StringVar(&f.kallsyms, "kallsyms", "", "file with the kernel's symbols (default: the store's, else /proc/kallsyms)")
+}
+
+// defaultStore is perf's own build-id store, so that both tools find what
+// either has kept. It is "" if there is no home.
+func defaultStore() string {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(home, ".debug")
+}
+
+// symbolSources are the open places that names come from.
+type symbolSources struct {
+	named     *symbol.Kallsyms // those of the file that the user named
+	store     *buildid.Store
+	root      *binfile.Root
+	closers   []io.Closer
+	openers   []symbol.Opener
+	procfs    string
+	kernelIDs string
+}
+
+// sources opens what there is. A place that the user named must be there; of
+// others, what is missing is only missed when a binary is looked for.
+func (f symbolFlags) sources() (_ *symbolSources, err error) {
+	s := &symbolSources{procfs: "/proc/kallsyms", kernelIDs: "/sys/kernel/notes"}
+	defer func() {
+		if err != nil {
+			s.Close()
+		}
+	}()
+	if f.kallsyms != "" {
+		if s.named, err = readKallsymsFile(f.kallsyms); err == nil && s.named.Len() == 0 {
+			err = fmt.Errorf("%s: no symbols in it", f.kallsyms)
+		}
+		if err != nil {
+			return nil, named("--kallsyms", err, "give a copy of /proc/kallsyms, read as root on the recorded machine")
+		}
+	}
+	if err := s.openStore(f.buildIDDir); err != nil {
+		return nil, named("--buildid-dir", err, "give the directory that the recording's binaries were kept in, as ~/.debug")
+	}
+	s.root, err = binfile.OpenRoot(f.symfs, 0)
+	switch {
+	case err == nil:
+		s.closers = append(s.closers, s.root)
+		s.openers = append(s.openers, s.root)
+	case f.symfs != "/":
+		return nil, named("--symfs", err, "give a directory with the recorded machine's files")
+	}
+	s.openers = append(s.openers, &binfile.Processes{})
+	if s.store != nil {
+		s.openers = append(s.openers, &binfile.Store{Store: s.store})
+	}
+	return s, nil
+}
+
+// named is the error of a place that a flag names. A hint that the error has
+// is the better one.
+func named(flag string, err error, what string) error {
+	err = fmt.Errorf("%s: %w", flag, err)
+	if hint.Of(err) != "" {
+		return err
+	}
+	return hint.Wrap(err, what)
+}
+
+// openStore opens the build-id store in dir, or the usual one.
+func (s *symbolSources) openStore(dir string) error {
+	place := dir
+	if place == "" {
+		place = defaultStore()
+	}
+	store, err := buildid.OpenStore(place)
+	if err != nil {
+		if dir == "" {
+			return nil
+		}
+		return err
+	}
+	s.store = store
+	s.closers = append(s.closers, store)
+	return nil
+}
+
+// Close closes the places.
+func (s *symbolSources) Close() {
+	for _, c := range s.closers {
+		c.Close()
+	}
+}
+
+func (s *symbolSources) options() *analysis.Options {
+	return &analysis.Options{Binaries: s.openers, Kallsyms: s.readKallsyms}
+}
+
+// errOtherKernel: the symbols at hand are those of another kernel.
+var errOtherKernel = errors.New("the recording is of another kernel or boot, and its symbols were not kept")
+
+// readKallsyms finds the symbols of the recorded kernel: the file that the
+// user named, the store's copy, or the running kernel's if it is the same.
+func (s *symbolSources) readKallsyms(k analysis.Kernel) (*symbol.Kallsyms, error) {
+	if s.named != nil {
+		return s.named, nil
+	}
+	if s.store != nil && !k.BuildID.IsZero() {
+		if f, err := s.store.Kallsyms(k.BuildID); err == nil {
+			t, err := symbol.ReadKallsyms(f)
+			f.Close()
+			if err == nil && (k.Text == 0 || t.Text() == k.Text) {
+				return t, nil
+			}
+		}
+	}
+	if !k.BuildID.IsZero() && !s.runs(k.BuildID) {
+		return nil, hint.Wrap(errOtherKernel, "report on the recorded machine, or give its /proc/kallsyms with --kallsyms FILE")
+	}
+	t, err := readKallsymsFile(s.procfs)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, hint.Wrap(errOtherKernel, "give the recorded machine's /proc/kallsyms with --kallsyms FILE")
+	}
+	if err == nil && k.Text != 0 && t.Text() != k.Text {
+		return nil, hint.Wrap(errOtherKernel, "give the /proc/kallsyms of that boot with --kallsyms FILE")
+	}
+	return t, err
+}
+
+// runs says whether the running kernel is the one with the given id.
+func (s *symbolSources) runs(id buildid.ID) bool {
+	notes, err := os.ReadFile(s.kernelIDs)
+	if err != nil {
+		return false
+	}
+	running, err := buildid.FromKernelNotes(notes)
+	return err == nil && running.Matches(id)
+}
+
+func readKallsymsFile(path string) (*symbol.Kallsyms, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read kernel symbols: %w", err)
+	}
+	t, err := symbol.ReadKallsyms(bytes.NewReader(b))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return t, nil
+}
