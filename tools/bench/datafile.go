@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+)
+
+// recording is what a perf.data file holds.
+type recording struct {
+	path          string
+	bytes         int64
+	samples, lost uint64
+}
+
+func (rec *recording) String() string {
+	return fmt.Sprintf("%.0f MB, %d samples with stacks", float64(rec.bytes)/1e6, rec.samples)
+}
+
+// Record types of include/uapi/linux/perf_event.h.
+const (
+	recordLost        = 2
+	recordSample      = 9
+	recordLostSamples = 13
+)
+
+// scan counts samples and lost samples of a file. It reads record headers
+// only, so that it favours neither of the tools that wrote the file.
+func scan(path string) (*recording, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	// struct perf_file_header: magic, size, attr_size, attrs, data sections.
+	var header [56]byte
+	if _, err := io.ReadFull(f, header[:]); err != nil {
+		return nil, fmt.Errorf("%s: header: %w", path, err)
+	}
+	if string(header[:8]) != "PERFILE2" {
+		return nil, fmt.Errorf("%s: not a perf.data file", path)
+	}
+	offset := binary.LittleEndian.Uint64(header[40:])
+	size := binary.LittleEndian.Uint64(header[48:])
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	rec := &recording{path: path, bytes: info.Size()}
+	data := io.NewSectionReader(f, int64(offset), int64(size))
+	if err := rec.count(bufio.NewReaderSize(data, 1<<20)); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return rec, nil
+}
+
+func (rec *recording) count(r *bufio.Reader) error {
+	for {
+		header, err := r.Peek(8)
+		if errors.Is(err, io.EOF) && len(header) == 0 {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		typ := binary.LittleEndian.Uint32(header)
+		size := int(binary.LittleEndian.Uint16(header[6:]))
+		if size < 8 {
+			return fmt.Errorf("record of %d bytes", size)
+		}
+		switch typ {
+		case recordSample:
+			rec.samples++
+		case recordLost, recordLostSamples:
+			// LOST has an id before the number.
+			at := 8
+			if typ == recordLost {
+				at = 16
+			}
+			body, err := r.Peek(at + 8)
+			if err != nil {
+				return err
+			}
+			rec.lost += binary.LittleEndian.Uint64(body[at:])
+		}
+		if _, err := r.Discard(size); err != nil {
+			return err
+		}
+	}
+}
