@@ -87,7 +87,7 @@ func (s *Session) inOwnNamespaces(th *timeline.Thread) (in, known bool) {
 		}
 	}
 	d := container.Default()
-	return ns.Differ(&host, d.Namespaces), true
+	return ns.Differ(&host, d.Set()), true
 }
 
 // hostCgroup says whether the path alone tells that its tasks are the host's:

@@ -2,59 +2,109 @@
 
 package container
 
-// Definition is a named rule that says what a container is.
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+)
+
+// Definition is a named rule that says what a container is. A task is in a
+// container under it if every namespace listed differs from the host's, and
+// its cgroup is one that the globs mean, if there are any.
 type Definition struct {
 	Name string
-	// Namespaces must all differ from the host's.
-	Namespaces NamespaceSet
+	// Namespaces must all differ from the host's, in the order as written,
+	// which is that of the identity's text.
+	Namespaces []Namespace
+	// Cgroups are patterns of cgroup paths, of which one must match: each
+	// component is one of path.Match, and ** stands for any number of
+	// components. The outermost cgroup that matches is the container's:
+	// all below it belongs to it.
+	Cgroups []string
 	// Runtime makes a cgroup that a container runtime named sufficient: the
 	// cgroup is then the identity, and Namespaces decide about other tasks.
+	// Only the built-in "container" has it.
 	Runtime bool
 }
+
+// The names of the built-in definitions.
+const (
+	DefContainer     = "container"
+	DefPod           = "pod"
+	DefKernelDefault = "kernel-default"
+)
 
 // Default is the built-in definition "container": a cgroup that a runtime
 // named, or a pid and a mount namespace that are both not the host's.
 func Default() Definition {
-	return Definition{Name: "container", Namespaces: NamespacesOf(PIDNS, MntNS), Runtime: true}
+	return Definition{Name: DefContainer, Namespaces: []Namespace{PIDNS, MntNS}, Runtime: true}
 }
 
-// Task is what a definition looks at: where a task is at a time.
-type Task struct {
-	Cgroup     CgroupID
-	CgroupPath string // "" if only the id is known
-	Namespaces Namespaces
+// BuiltIn are the definitions that every machine has and nobody can change:
+// Default, the pod of Kubernetes and Podman, and what the 2017 RFC for the
+// kernel had as its default.
+func BuiltIn() Definitions {
+	return Definitions{
+		Default(),
+		{Name: DefPod, Namespaces: []Namespace{NetNS, IPCNS}},
+		{Name: DefKernelDefault, Namespaces: []Namespace{PIDNS, CgroupNS}},
+	}
 }
 
-// Identity is what the tasks of one container share under a definition. It is
-// comparable, and the zero value means no container.
-type Identity struct {
-	Definition string
-	Cgroup     CgroupID   // of the container's own cgroup, 0 if it does not count
-	Namespaces Namespaces // only those that count
+// Set is the namespaces without their order.
+func (d *Definition) Set() NamespaceSet { return NamespacesOf(d.Namespaces...) }
+
+// Equal reports whether both say the same with the same words.
+func (d *Definition) Equal(o *Definition) bool {
+	return d.Name == o.Name && d.Runtime == o.Runtime && slices.Equal(d.Namespaces, o.Namespaces) && slices.Equal(d.Cgroups, o.Cgroups)
 }
 
-// Identify finds the identity of a task under d. It is not ok for a task that
-// is in no container under d.
-func (t *Table) Identify(d *Definition, task *Task) (Identity, bool) {
-	if d.Runtime {
-		if id := t.runtimeCgroup(task); id != 0 {
-			return Identity{Definition: d.Name, Cgroup: id}, true
+// String is the definition as ParseDefinition reads it.
+func (d *Definition) String() string { return d.Name + "=" + d.Rule() }
+
+// Rule is String without the name.
+func (d *Definition) Rule() string {
+	var parts []string
+	if len(d.Namespaces) > 0 {
+		names := make([]string, len(d.Namespaces))
+		for i, n := range d.Namespaces {
+			names[i] = n.String()
 		}
+		parts = append(parts, strings.Join(names, ","))
 	}
-	if !task.Namespaces.Differ(&t.Host, d.Namespaces) {
-		return Identity{}, false
+	for _, g := range d.Cgroups {
+		parts = append(parts, cgroupPrefix+strings.ReplaceAll(g, ";", `\;`))
 	}
-	return Identity{Definition: d.Name, Namespaces: task.Namespaces.Only(d.Namespaces)}, true
+	return strings.Join(parts, ";")
 }
 
-// runtimeCgroup is the id of the cgroup that makes the task's container.
-func (t *Table) runtimeCgroup(task *Task) CgroupID {
-	c := t.ByCgroup(task.Cgroup)
-	if c == nil && task.CgroupPath != "" {
-		c = t.byPathUp(task.CgroupPath)
+// definitionJSON is a Definition in a file.
+type definitionJSON struct {
+	Name       string   `json:"name"`
+	Namespaces []string `json:"namespaces,omitempty"`
+	Cgroups    []string `json:"cgroups,omitempty"`
+}
+
+// MarshalJSON writes {"name":"pod","namespaces":["net","ipc"]}. Runtime, which
+// no other definition has, is not written.
+func (d Definition) MarshalJSON() ([]byte, error) {
+	out := definitionJSON{Name: d.Name, Cgroups: d.Cgroups}
+	for _, n := range d.Namespaces {
+		out.Namespaces = append(out.Namespaces, n.String())
 	}
-	if c == nil || c.Kind != KindContainer {
-		return 0
+	return json.Marshal(out)
+}
+
+// UnmarshalJSON reads what MarshalJSON writes and refuses what
+// NewDefinition refuses.
+func (d *Definition) UnmarshalJSON(b []byte) error {
+	var in definitionJSON
+	if err := json.Unmarshal(b, &in); err != nil {
+		return err
 	}
-	return c.CgroupID
+	out, err := NewDefinition(in.Name, in.Namespaces, in.Cgroups)
+	if err == nil {
+		*d = out
+	}
+	return err
 }

@@ -4,7 +4,9 @@
 // container is called.
 //
 //   - A Definition is a rule that says what a container is; an Identity is
-//     what the tasks of one container share under it.
+//     what the tasks of one container share under it. Any number of
+//     Definitions hold side by side: a task has an Identity under each that
+//     it matches.
 //   - A Ref is what the text of a cgroup path tells: runtime and id.
 //   - A Container is one container with all that is known of it, a Table all
 //     that are known. A Table travels in a perf.data file, so that a report

@@ -33,17 +33,19 @@ var errTable = errors.New("malformed container table")
 
 // tableJSON is a Table in a file.
 type tableJSON struct {
-	Version    int        `json:"version"`
-	Host       Namespaces `json:"host_namespaces,omitzero"`
-	Containers containers `json:"containers,omitempty"`
-	Cgroups    cgroups    `json:"cgroups,omitempty"`
-	Lost       Lost       `json:"lost,omitzero"`
+	Version     int         `json:"version"`
+	Host        Namespaces  `json:"host_namespaces,omitzero"`
+	Definitions definitions `json:"definitions,omitempty"`
+	Containers  containers  `json:"containers,omitempty"`
+	Cgroups     cgroups     `json:"cgroups,omitempty"`
+	Lost        Lost        `json:"lost,omitzero"`
 }
 
 // Lists that are given up while they are read, not when they fill the memory.
 type (
-	containers []*Container
-	cgroups    []Cgroup
+	containers  []*Container
+	cgroups     []Cgroup
+	definitions []Definition
 )
 
 func (l *containers) UnmarshalJSON(b []byte) (err error) {
@@ -53,6 +55,11 @@ func (l *containers) UnmarshalJSON(b []byte) (err error) {
 
 func (l *cgroups) UnmarshalJSON(b []byte) (err error) {
 	*l, err = decodeList[Cgroup](json.NewDecoder(bytes.NewReader(b)), maxCgroups)
+	return err
+}
+
+func (l *definitions) UnmarshalJSON(b []byte) (err error) {
+	*l, err = decodeList[Definition](json.NewDecoder(bytes.NewReader(b)), maxDefinitions)
 	return err
 }
 
@@ -93,7 +100,8 @@ func (t *Table) MarshalJSON() ([]byte, error) {
 		return cmp.Or(cmp.Compare(a.CgroupID, b.CgroupID), cmp.Compare(a.StartTime, b.StartTime), cmp.Compare(a.ID, b.ID))
 	})
 	return json.Marshal(tableJSON{
-		Version: version, Host: t.Host, Containers: list, Cgroups: t.Cgroups(), Lost: t.Lost,
+		Version: version, Host: t.Host, Definitions: definitions(t.Definitions.Custom()),
+		Containers: list, Cgroups: t.Cgroups(), Lost: t.Lost,
 	})
 }
 
@@ -110,7 +118,7 @@ func (t *Table) UnmarshalJSON(b []byte) error {
 	if err := in.check(); err != nil {
 		return fmt.Errorf("%w: %w", errTable, err)
 	}
-	*t = Table{Host: in.Host, Lost: in.Lost}
+	*t = Table{Host: in.Host, Lost: in.Lost, Definitions: Definitions(in.Definitions)}
 	for _, c := range in.Cgroups {
 		t.setPath(c.ID, c.Path)
 	}
@@ -126,6 +134,12 @@ func (in *tableJSON) check() error {
 		return fmt.Errorf("version %d", in.Version)
 	case len(in.Lost.CPUs) > maxCPUs || len(in.Lost.Cgroups) > maxCgroups:
 		return fmt.Errorf("%d lost counts", len(in.Lost.CPUs)+len(in.Lost.Cgroups))
+	}
+	defs := BuiltIn()
+	for _, d := range in.Definitions {
+		if err := defs.Add(d); err != nil {
+			return err
+		}
 	}
 	for i, c := range in.Cgroups {
 		if c.ID == 0 || c.Path == "" || len(c.Path) > maxText {

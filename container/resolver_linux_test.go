@@ -90,7 +90,7 @@ func checkTwo(t *testing.T, docker, plain *testutil.Container, runtime string) {
 		}
 		def := Default()
 		id, ok := r.Table().Identify(&def, &task)
-		if !ok || id != (Identity{Definition: "container", Cgroup: tc.got.CgroupID}) {
+		if !ok || id != (Identity{Definition: "container", Cgroup: tc.got.CgroupID, CgroupPath: tc.got.CgroupPath}) {
 			t.Errorf("identity %+v, %v", id, ok)
 		}
 	}

@@ -20,6 +20,9 @@ import (
 type Table struct {
 	// Host is the namespaces of the host itself.
 	Host Namespaces
+	// Definitions are those that a recording was made with. Built-in ones
+	// may be among them, and are not written to a file.
+	Definitions Definitions
 	// Lost is what the recording lost.
 	Lost Lost
 

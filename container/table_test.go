@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -162,6 +163,7 @@ func TestIdentify(t *testing.T) {
 	tab.AddCgroup(21, "/docker/"+hexA+"/x")
 	tab.AddCgroup(22, "/system.slice/nginx.service")
 	def := Default()
+	runtime := Identity{Definition: "container", Cgroup: 20, CgroupPath: "/docker/" + hexA}
 	for _, tt := range []struct {
 		name string
 		task Task
@@ -169,9 +171,9 @@ func TestIdentify(t *testing.T) {
 	}{
 		{"host", Task{Cgroup: 1, Namespaces: host}, Identity{}},
 		{"unit", Task{Cgroup: 22, Namespaces: host}, Identity{}},
-		{"runtime's cgroup, host namespaces", Task{Cgroup: 20, Namespaces: host}, Identity{Definition: "container", Cgroup: 20}},
-		{"below it", Task{Cgroup: 21, Namespaces: inner}, Identity{Definition: "container", Cgroup: 20}},
-		{"by path", Task{CgroupPath: "/docker/" + hexA + "/new", Namespaces: inner}, Identity{Definition: "container", Cgroup: 20}},
+		{"runtime's cgroup, host namespaces", Task{Cgroup: 20, Namespaces: host}, runtime},
+		{"below it", Task{Cgroup: 21, Namespaces: inner}, runtime},
+		{"by path", Task{CgroupPath: "/docker/" + hexA + "/new", Namespaces: inner}, runtime},
 		{"namespaces only", Task{Cgroup: 22, Namespaces: inner},
 			Identity{Definition: "container", Namespaces: Namespaces{PIDNS: 40, MntNS: 60}}},
 		{"one namespace only", Task{Namespaces: Namespaces{1, 2, 3, 40, 5, 6, 7, 8}}, Identity{}},
@@ -182,7 +184,7 @@ func TestIdentify(t *testing.T) {
 			t.Errorf("%s: %+v, %v", tt.name, got, ok)
 		}
 	}
-	pod := Definition{Name: "pod", Namespaces: NamespacesOf(NetNS, IPCNS)}
+	pod := Definition{Name: "pod", Namespaces: []Namespace{NetNS, IPCNS}}
 	if id, ok := tab.Identify(&pod, &Task{Cgroup: 20, Namespaces: Namespaces{10, 2, 30, 4, 5, 6, 7, 8}}); !ok ||
 		id != (Identity{Definition: "pod", Namespaces: Namespaces{NetNS: 10, IPCNS: 30}}) {
 		t.Errorf("%+v, %v", id, ok)
@@ -190,7 +192,10 @@ func TestIdentify(t *testing.T) {
 }
 
 func sampleTable() *Table {
-	tab := &Table{Host: Namespaces{PIDNS: 4026531836, MntNS: 4026531841}}
+	tab := &Table{Host: Namespaces{PIDNS: 4026531836, MntNS: 4026531841}, Definitions: BuiltIn()}
+	if err := tab.Definitions.Add(Definition{Name: "vm", Namespaces: []Namespace{UTSNS, PIDNS}, Cgroups: []string{"/vm/*"}}); err != nil {
+		panic(err)
+	}
 	tab.AddCgroup(5, "/docker/"+hexA)
 	tab.AddCgroup(9, "/system.slice/ssh.service")
 	tab.Add(Container{ID: hexA, Name: "web", Image: "nginx", Pod: "p", PodNamespace: "n", PodUID: uid, Labels: map[string]string{"k": "v"},
@@ -205,7 +210,7 @@ func TestTableJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `{"version":1,"host_namespaces":{"mnt":4026531841,"pid":4026531836},"containers":[{"id":"` + hexA +
+	want := `{"version":1,"host_namespaces":{"mnt":4026531841,"pid":4026531836},"definitions":[{"name":"vm","namespaces":["uts","pid"],"cgroups":["/vm/*"]}],"containers":[{"id":"` + hexA +
 		`","name":"web","runtime":"docker","image":"nginx","pod":"p","pod_namespace":"n","pod_uid":"` + uid +
 		`","cgroup":5,"cgroup_path":"/docker/` + hexA + `","namespaces":{"mnt":8,"pid":7},"labels":{"k":"v"},"pid":12,"start_time":120,"created":"2026-01-02T03:04:05.000000006Z"},` +
 		`{"kind":"unit","id":"ssh.service","name":"ssh.service","runtime":"systemd","cgroup":9,"cgroup_path":"/system.slice/ssh.service"}],` +
@@ -221,7 +226,8 @@ func TestTableJSON(t *testing.T) {
 	if diff := cmp.Diff(tab.Lost, back.Lost); diff != "" {
 		t.Error(diff)
 	}
-	if back.Label(5) != "p/web" || back.Label(9) != "ssh.service" || back.Path(9) != "/system.slice/ssh.service" || back.Host != tab.Host {
+	if back.Label(5) != "p/web" || back.Label(9) != "ssh.service" || back.Path(9) != "/system.slice/ssh.service" || back.Host != tab.Host ||
+		!slices.EqualFunc(back.Definitions, tab.Definitions.Custom(), func(a, b Definition) bool { return a.Equal(&b) }) {
 		t.Errorf("%+v", back)
 	}
 }
@@ -236,6 +242,9 @@ func TestTableJSONBad(t *testing.T) {
 	}
 	for _, bad := range []string{`{}`, `[]`, `{"version":-1}`, `{"version":1,"containers":[null]}`, `{"version":1,"cgroups":[{"id":0,"path":"/"}]}`,
 		`{"version":1,"cgroups":[{"id":3}]}`, `{"version":1,"containers":[{"name":"` + strings.Repeat("x", maxText+1) + `"}]}`,
+		`{"version":1,"definitions":[{"name":"pod","namespaces":["net"]}]}`, `{"version":1,"definitions":[{"name":"a"}]}`,
+		`{"version":1,"definitions":[{"name":"a","namespaces":["net"]},{"name":"a","namespaces":["ipc"]}]}`, `{"version":1,"definitions":[{}]}`,
+		`{"version":1,"definitions":[{"name":"a","namespaces":["net","net"]}]}`, `{"version":1,"definitions":[{"name":"pid","namespaces":["net"]}]}`,
 		`{"version":1,"containers":[` + strings.Repeat(`{},`, maxContainers) + `{}]}`} {
 		if err := json.Unmarshal([]byte(bad), &tab); err == nil {
 			t.Errorf("%.60s is taken", bad)

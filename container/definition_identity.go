@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package container
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Task is what a definition looks at: where a task is at a time.
+type Task struct {
+	Cgroup     CgroupID
+	CgroupPath string // "" if only the id is known
+	Namespaces Namespaces
+}
+
+// Identity is what the tasks of one container share under a definition. It is
+// comparable, and the zero value means no container.
+type Identity struct {
+	Definition string
+	// Cgroup is the container's own cgroup, by which or below which its
+	// tasks are; 0 if cgroups do not count, or the id is not known.
+	Cgroup CgroupID
+	// CgroupPath is its path, "" if cgroups do not count.
+	CgroupPath string
+	Namespaces Namespaces // only those that count
+}
+
+// Membership says whether a task is in a container.
+type Membership uint8
+
+// The answers.
+const (
+	Unknown Membership = iota // nothing tells
+	Outside                   // a task of the host, as far as the definition goes
+	Inside
+)
+
+// Identify finds the identity of a task under d. It is not ok for a task that
+// is in no container under d, or of which nothing tells.
+func (t *Table) Identify(d *Definition, task *Task) (Identity, bool) {
+	id, m := t.Judge(d, task)
+	return id, m == Inside
+}
+
+// IdentifyAll lists the identities of a task under all of the definitions that
+// it matches, in their order.
+func (t *Table) IdentifyAll(defs Definitions, task *Task) []Identity {
+	var out []Identity
+	for i := range defs {
+		if id, ok := t.Identify(&defs[i], task); ok {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
+// Judge is like Identify and tells a task of the host from one of which too
+// little is known. The identity is zero unless the task is Inside.
+func (t *Table) Judge(d *Definition, task *Task) (Identity, Membership) {
+	if d.Runtime {
+		if c := t.runtimeCgroup(task); c != nil {
+			return Identity{Definition: d.Name, Cgroup: c.CgroupID, CgroupPath: c.CgroupPath}, Inside
+		}
+	}
+	set := d.Set()
+	id := Identity{Definition: d.Name, Namespaces: task.Namespaces.Only(set)}
+	m := Inside
+	if set != 0 {
+		m = task.Namespaces.judge(&t.Host, set)
+	}
+	if len(d.Cgroups) > 0 {
+		m = m.and(t.judgeCgroup(d, task, &id))
+	}
+	if m != Inside {
+		id = Identity{}
+	}
+	return id, m
+}
+
+// judgeCgroup decides by the globs of d, and notes the cgroup that matches.
+func (t *Table) judgeCgroup(d *Definition, task *Task, id *Identity) Membership {
+	path := cmp.Or(task.CgroupPath, t.paths[task.Cgroup])
+	if path == "" {
+		return Unknown
+	}
+	own, ok := d.CgroupOf(path)
+	if !ok {
+		return Outside
+	}
+	id.CgroupPath, id.Cgroup = own, t.ids[own]
+	if own == path && task.Cgroup != 0 {
+		id.Cgroup = task.Cgroup
+	}
+	return Inside
+}
+
+// and is the answer to two conditions that must both hold.
+func (m Membership) and(o Membership) Membership {
+	if m == Outside || o == Outside {
+		return Outside
+	}
+	return min(m, o)
+}
+
+// judge says whether every namespace of the set differs from the host's. One
+// that equals it decides, also where others are not known.
+func (ns *Namespaces) judge(host *Namespaces, s NamespaceSet) Membership {
+	m := Inside
+	for n := range NumNS {
+		switch {
+		case !s.Has(n):
+		case ns[n] == 0 || host[n] == 0:
+			m = m.and(Unknown)
+		case ns[n] == host[n]:
+			return Outside
+		}
+	}
+	return m
+}
+
+// runtimeCgroup is the container by whose cgroup the task is in one.
+func (t *Table) runtimeCgroup(task *Task) *Container {
+	c := t.ByCgroup(task.Cgroup)
+	if c == nil && task.CgroupPath != "" {
+		c = t.byPathUp(task.CgroupPath)
+	}
+	if c == nil || c.Kind != KindContainer || c.CgroupID == 0 {
+		return nil
+	}
+	return c
+}
+
+// Text is an identity under d, as reports show it and ParseIdentity reads it:
+// "net:4026532567,ipc:4026532568", in the order of the definition, and with
+// "cgroup:/path" at the end where the cgroup counts. It is not cleaned for
+// printing.
+func (d *Definition) Text(id Identity) string {
+	var b strings.Builder
+	for _, n := range d.Namespaces {
+		if id.Namespaces[n] != 0 {
+			fmt.Fprintf(&b, "%s%s:%d", comma(&b), n, id.Namespaces[n])
+		}
+	}
+	switch {
+	case id.CgroupPath != "":
+		b.WriteString(comma(&b) + cgroupText + id.CgroupPath)
+	case id.Cgroup != 0:
+		fmt.Fprintf(&b, "%s%s#%d", comma(&b), cgroupText, id.Cgroup)
+	}
+	return b.String()
+}
+
+func comma(b *strings.Builder) string {
+	if b.Len() == 0 {
+		return ""
+	}
+	return ","
+}
+
+// cgroupText begins a cgroup in the text of an identity: in front of a path,
+// or of a # and the id. In front of a number it is the cgroup namespace.
+const cgroupText = "cgroup:"
+
+// ErrIdentity says that a text is not that of an identity.
+var ErrIdentity = errors.New("not an identity, such as net:4026532567,ipc:4026532568")
+
+// ParseIdentity reads the text of an identity, its namespaces in any order. The
+// result names no definition.
+func ParseIdentity(text string) (Identity, error) {
+	var id Identity
+	for rest, more := text, true; more; {
+		if path, ok := strings.CutPrefix(rest, cgroupText); ok && strings.HasPrefix(path, "/") {
+			id.CgroupPath = path // all of it: a path may have commas
+			break
+		}
+		var one string
+		one, rest, more = strings.Cut(rest, ",")
+		if !id.parse(one) || more && id.Cgroup != 0 {
+			return Identity{}, fmt.Errorf("%q: %w", text, ErrIdentity)
+		}
+	}
+	return id, nil
+}
+
+// parse takes one part of the text.
+func (id *Identity) parse(part string) bool {
+	name, number, _ := strings.Cut(part, ":")
+	number, isID := strings.CutPrefix(number, "#")
+	ino, err := strconv.ParseUint(number, 10, 64)
+	if err != nil || ino == 0 {
+		return false
+	}
+	n, ok := ParseNamespace(name)
+	switch {
+	case isID && n == CgroupNS && ok:
+		id.Cgroup = CgroupID(ino)
+		return true
+	case isID || !ok || id.Namespaces[n] != 0:
+		return false
+	}
+	id.Namespaces[n] = ino
+	return true
+}
+
+// AnyIdentity selects every container of a definition: "pod:any".
+const AnyIdentity = "any"
+
+// Selector chooses containers by their identity.
+type Selector struct {
+	// Definition is the name of one, or "" for a bare identity, which is a
+	// container of whatever definition has those namespaces.
+	Definition string
+	// Identity is zero for every container of the definition. Its own
+	// Definition is empty.
+	Identity Identity
+}
+
+// ParseSelector reads "DEFINITION:any", "DEFINITION:IDENTITY" and "IDENTITY".
+// It is not ok for anything else, such as the name of a container or an image
+// with a tag.
+func (s Definitions) ParseSelector(text string) (Selector, bool) {
+	if name, rest, _ := strings.Cut(text, ":"); s.Find(name) != nil {
+		if rest == AnyIdentity {
+			return Selector{Definition: name}, true
+		}
+		id, err := ParseIdentity(rest)
+		return Selector{Definition: name, Identity: id}, err == nil
+	}
+	id, err := ParseIdentity(text)
+	return Selector{Identity: id}, err == nil
+}
+
+// Matches reports whether the selector chooses an identity that is not zero: of
+// its definition, if it names one, and with all that its own identity has.
+func (s *Selector) Matches(id *Identity) bool {
+	if s.Definition != "" && s.Definition != id.Definition {
+		return false
+	}
+	for n, ino := range s.Identity.Namespaces {
+		if ino != 0 && ino != id.Namespaces[n] {
+			return false
+		}
+	}
+	return (s.Identity.Cgroup == 0 || s.Identity.Cgroup == id.Cgroup) &&
+		(s.Identity.CgroupPath == "" || s.Identity.CgroupPath == id.CgroupPath)
+}
