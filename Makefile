@@ -7,7 +7,7 @@ LDFLAGS := -s -w -X github.com/gantry-tools/gantry/cli.version=$(VERSION)
 BUILD   := CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)'
 TOOL    := $(GO) tool -modfile=tools/go.mod
 
-.PHONY: all build test lint cross demo bench clean help
+.PHONY: all build test lint generate cross demo bench clean help
 
 all: build
 
@@ -16,6 +16,7 @@ build: ## the gantry binary for this machine
 
 test: lint build ## everything CI checks; installs what the tests need by apt
 	tools/install-deps test
+	tools/check-generated
 	tools/run-tests
 
 lint: ## gofmt, go vet and staticcheck, all at zero
@@ -24,6 +25,10 @@ lint: ## gofmt, go vet and staticcheck, all at zero
 	$(GO) vet ./...
 	$(TOOL) staticcheck ./...
 	cd tools && $(GO) vet ./... && $(GO) tool staticcheck ./...
+
+generate: ## the BPF programs and their Go code, by clang 14
+	tools/install-deps generate
+	$(GO) generate ./internal/linux/bpf/...
 
 cross: ## arm64 Linux, and the read side on macOS
 	GOOS=linux GOARCH=arm64 $(BUILD) -o bin/gantry-linux-arm64 ./cmd/gantry

@@ -274,6 +274,41 @@ func TestFileForm(t *testing.T) {
 	}
 }
 
+var spdxBPF = regexp.MustCompile(`\A// SPDX-License-Identifier: GPL-2\.0 OR BSD-2-Clause\n`)
+
+// TestBPFForm looks at the C of the BPF programs: licence, length, and that
+// what the compiler made of it is there.
+func TestBPFForm(t *testing.T) {
+	list, err := filepath.Glob("internal/linux/bpf/*/*.[ch]")
+	if err != nil || len(list) == 0 {
+		t.Fatalf("no BPF programs (%v)", err)
+	}
+	for _, name := range list {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !spdxBPF.Match(text) {
+			t.Errorf("%s: the first line is not the SPDX licence line of BPF programs", name)
+		}
+		if n := bytes.Count(text, []byte("\n")); n > maxFile {
+			t.Errorf("%s: %d lines; split it", name, n)
+		}
+		stem, program := strings.CutSuffix(name, ".bpf.c")
+		if !program {
+			continue
+		}
+		if !bytes.Contains(text, []byte("\n\n//go:build ignore\n\n")) {
+			t.Errorf("%s: without //go:build ignore the go tool takes it for cgo's", name)
+		}
+		for _, made := range []string{stem + "_bpfel.go", stem + "_bpfel.o", path.Dir(name) + "/gen.go"} {
+			if _, err := os.Stat(made); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+}
+
 func TestPackageDocs(t *testing.T) {
 	docs := map[string][]string{}
 	for _, s := range sources(t) {

@@ -107,5 +107,27 @@ func MemlockLimit() (soft, hard uint64, err error) {
 	return r.Cur, r.Max, nil
 }
 
+// LiftMemlock takes away the limit of locked memory, or as much of it as this
+// process may, and returns what puts it back. It is an error if nothing is
+// gained.
+func LiftMemlock() (restore func(), err error) {
+	var old unix.Rlimit
+	if err := unix.Prlimit(0, unix.RLIMIT_MEMLOCK, nil, &old); err != nil {
+		return nil, fmt.Errorf("prlimit RLIMIT_MEMLOCK: %w", err)
+	}
+	set := func(r unix.Rlimit) error { return unix.Prlimit(0, unix.RLIMIT_MEMLOCK, &r, nil) }
+	err = unix.EPERM
+	if old.Cur != Infinity {
+		err = set(unix.Rlimit{Cur: Infinity, Max: Infinity})
+		if err != nil && old.Cur < old.Max {
+			err = set(unix.Rlimit{Cur: old.Max, Max: old.Max})
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("lift RLIMIT_MEMLOCK: %w", err)
+	}
+	return func() { _ = set(old) }, nil
+}
+
 // Gettid is the calling thread's id.
 func Gettid() int { return unix.Gettid() }

@@ -239,3 +239,26 @@ func TestPerfSyscallReached(t *testing.T) {
 		t.Errorf("allowed: %v", err)
 	}
 }
+
+func TestLiftMemlock(t *testing.T) {
+	before, hard, err := MemlockLimit()
+	if err != nil {
+		t.Fatal(err)
+	}
+	restore, err := LiftMemlock()
+	if err != nil {
+		if before < hard {
+			t.Errorf("limit %d was not lifted to %d: %v", before, hard, err)
+		}
+		return
+	}
+	lifted, _, err := MemlockLimit()
+	if err != nil || lifted <= before {
+		t.Errorf("limit %d became %d, %v", before, lifted, err)
+	}
+	restore()
+	// Without CAP_SYS_RESOURCE a hard limit does not come back.
+	if after, _, err := MemlockLimit(); err != nil || after != before {
+		t.Errorf("limit %d came back as %d, %v", before, after, err)
+	}
+}
