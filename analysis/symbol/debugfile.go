@@ -3,10 +3,14 @@
 package symbol
 
 import (
+	"bytes"
 	"debug/elf"
+	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"io/fs"
+	"path"
 
 	"github.com/gantry-tools/gantry/buildid"
 )
@@ -20,31 +24,115 @@ type DebugOpener interface {
 	OpenDebug(ref Ref) (f File, size int64, err error)
 }
 
-// debugSource opens the separate symbols of the binary with a build-id.
-type debugSource func(id buildid.ID, use func(r io.ReaderAt, size int64) error)
+// LinkOpener is an Opener that can open other files beside a binary.
+type LinkOpener interface {
+	Opener
+	// OpenLink opens the file at a path of the mount namespace and root that
+	// ref is of. Whether it is the right one is for the caller to find out, by
+	// its content. Its errors are those of Open.
+	OpenLink(ref Ref, path string) (f File, size int64, err error)
+}
 
-// debugOf asks the openers for the separate symbols of ref, one after the other
-// until use takes what one has. That none has them is the rule, and a file that
-// cannot be used is not missed either: the binary has its dynamic symbols.
-func (r *Resolver) debugOf(ref Ref) debugSource {
-	return func(id buildid.ID, use func(io.ReaderAt, int64) error) {
-		ref.BuildID = id
-		for _, o := range r.openers {
-			d, ok := o.(DebugOpener)
-			if ok && useDebug(d, ref, use) == nil {
-				return
+// debugSource finds the separate debug file of the binary that ref means.
+type debugSource struct {
+	openers []Opener
+	ref     Ref
+}
+
+func (r *Resolver) debugOf(ref Ref) *debugSource { return &debugSource{r.openers, ref} }
+
+// debugRoot is where packages install debug files by the path of the binary.
+const debugRoot = "/usr/lib/debug"
+
+// find asks the openers for the debug file, one after the other until use takes
+// what one has: by build-id, then by the .gnu_debuglink of the binary. That none
+// has it is the rule, and a file that cannot be used is not missed either.
+func (d *debugSource) find(id buildid.ID, link debugLink, use func(io.ReaderAt, int64) error) error {
+	ref := d.ref
+	ref.BuildID = id
+	for _, o := range d.openers {
+		if o, ok := o.(DebugOpener); ok && !id.IsZero() && useFile(use)(o.OpenDebug(ref)) == nil {
+			return nil
+		}
+	}
+	if link.name != "" && path.IsAbs(ref.Path) {
+		dir := path.Dir(path.Clean(ref.Path))
+		for _, o := range d.openers {
+			o, ok := o.(LinkOpener)
+			if !ok {
+				continue
+			}
+			for _, in := range []string{dir, path.Join(dir, ".debug"), path.Join(debugRoot, dir)} {
+				if useFile(link.checked(use))(o.OpenLink(ref, path.Join(in, link.name))) == nil {
+					return nil
+				}
 			}
 		}
 	}
+	return fmt.Errorf("debug file: %w", fs.ErrNotExist)
 }
 
-func useDebug(o DebugOpener, ref Ref, use func(io.ReaderAt, int64) error) error {
-	f, size, err := o.OpenDebug(ref)
-	if err != nil {
-		return err
+// useFile gives a file that was opened to use, and closes it.
+func useFile(use func(io.ReaderAt, int64) error) func(File, int64, error) error {
+	return func(f File, size int64, err error) error {
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		return use(f, size)
 	}
-	defer f.Close()
-	return use(f, size)
+}
+
+// debugLink is the .gnu_debuglink of a binary: the name of its debug file, and
+// the CRC-32 of that file's bytes. The zero value is no link.
+type debugLink struct {
+	name string
+	crc  uint32
+}
+
+const maxLink = 1 << 12
+
+// readDebugLink reads the section of f: a name that ends with a NUL byte, filled
+// up to four bytes, and the checksum.
+func readDebugLink(f *elf.File) debugLink {
+	sec := f.Section(".gnu_debuglink")
+	if sec == nil || sec.Type == elf.SHT_NOBITS || sec.Flags&elf.SHF_COMPRESSED != 0 || sec.Size > maxLink {
+		return debugLink{}
+	}
+	b := make([]byte, sec.Size)
+	if err := readFull(sec, b, 0); err != nil {
+		return debugLink{}
+	}
+	end := bytes.IndexByte(b, 0)
+	at := (end + 4) &^ 3
+	if end <= 0 || at+4 > len(b) {
+		return debugLink{}
+	}
+	name := string(b[:end])
+	if name != path.Base(name) || name == "." || name == ".." {
+		return debugLink{} // it is a name, no path
+	}
+	return debugLink{name, f.ByteOrder.Uint32(b[at:])}
+}
+
+// maxChecked bounds the files whose checksum is computed.
+const maxChecked = 1 << 31
+
+// checked is use for files with the right checksum.
+func (l debugLink) checked(use func(io.ReaderAt, int64) error) func(io.ReaderAt, int64) error {
+	return func(r io.ReaderAt, size int64) error {
+		if size > maxChecked {
+			return fmt.Errorf("debug file has %d bytes, at most %d are read", size, int64(maxChecked))
+		}
+		sum := crc32.NewIEEE()
+		if _, err := io.Copy(sum, io.NewSectionReader(r, 0, size)); err != nil {
+			return fmt.Errorf("read debug file: %w", err)
+		}
+		if sum.Sum32() != l.crc {
+			return fmt.Errorf("debug file %s: %w: its checksum is %#x", l.name, ErrMismatch, sum.Sum32())
+		}
+		return use(r, size)
+	}
 }
 
 // stripped reports whether the file has no symbols but those for its linking.
@@ -53,32 +141,54 @@ func (s *symbolReader) stripped() bool {
 	return sec == nil || sec.Size == 0
 }
 
-// addDebug adds the .symtab of the separate symbols in r, if they belong to the
-// file with this build-id. Their addresses are those of the file; their sections
-// have flags and addresses, but no content. On error nothing is added.
+// addSeparate adds the symbols of a stripped file: those of its debug file, else
+// of its mini debug info. Without either it has its dynamic symbols.
+func (s *symbolReader) addSeparate(id buildid.ID, debug *debugSource) {
+	if debug != nil {
+		add := func(r io.ReaderAt, size int64) error { return s.addDebug(id, r, size) }
+		if debug.find(id, readDebugLink(s.file), add) == nil {
+			return
+		}
+	}
+	// What is broken is as good as missing.
+	_ = s.addMini()
+}
+
+// addDebug adds the .symtab of the debug file in r, if it belongs to the file
+// with this build-id. On error nothing is added.
 func (s *symbolReader) addDebug(id buildid.ID, r io.ReaderAt, size int64) error {
-	got, err := buildid.FromFile(r, size)
+	f, err := openDebugFile(s.file, id, r, size)
 	if err != nil {
-		return fmt.Errorf("read build-id of debug file: %w", err)
+		return err
 	}
-	if !id.Matches(got) {
-		return fmt.Errorf("debug file: %w: its build-id is %q", ErrMismatch, got)
-	}
-	f, err := openELF(r, size)
-	if err != nil {
-		return fmt.Errorf("debug file: %w", err)
-	}
-	if f.Class != s.file.Class || f.Machine != s.file.Machine {
-		return fmt.Errorf("debug file: %w: it is for another machine", ErrMismatch)
-	}
-	d := &symbolReader{file: f, size: uint64(size), names: s.names, entries: s.entries}
-	d.readText()
+	d := &symbolReader{file: f}
 	if d.stripped() {
 		return fmt.Errorf("debug file without symbols: %w", fs.ErrNotExist)
 	}
-	if err := d.table(elf.SHT_SYMTAB); err != nil {
+	if err := s.addSymtab(f, uint64(size)); err != nil {
 		return fmt.Errorf("debug file: %w", err)
 	}
-	s.names, s.entries = d.names, d.entries
 	return nil
+}
+
+// openDebugFile reads the headers of the debug file in r of the binary, which
+// has this build-id. Its addresses are those of the binary; its sections have
+// flags and addresses, but those that are loaded have no content. A file found
+// by its checksum may have no build-id.
+func openDebugFile(binary *elf.File, id buildid.ID, r io.ReaderAt, size int64) (*elf.File, error) {
+	got, err := buildid.FromFile(r, size)
+	if err != nil && !(id.IsZero() && errors.Is(err, buildid.ErrNoID)) {
+		return nil, fmt.Errorf("read build-id of debug file: %w", err)
+	}
+	if !id.IsZero() && !id.Matches(got) {
+		return nil, fmt.Errorf("debug file: %w: its build-id is %q", ErrMismatch, got)
+	}
+	f, err := openELF(r, size)
+	if err != nil {
+		return nil, fmt.Errorf("debug file: %w", err)
+	}
+	if f.Class != binary.Class || f.Machine != binary.Machine {
+		return nil, fmt.Errorf("debug file: %w: it is for another machine", ErrMismatch)
+	}
+	return f, nil
 }

@@ -55,7 +55,7 @@ func ReadELF(r io.ReaderAt, size int64) (*Object, error) { return readELF(r, siz
 
 // readELF is ReadELF with a place to look for the symbols of stripped files,
 // which may be nil.
-func readELF(r io.ReaderAt, size int64, debug debugSource) (*Object, error) {
+func readELF(r io.ReaderAt, size int64, debug *debugSource) (*Object, error) {
 	f, err := openELF(r, size)
 	if err != nil {
 		return nil, err
@@ -70,8 +70,8 @@ func readELF(r io.ReaderAt, size int64, debug debugSource) (*Object, error) {
 	if err := s.read(); err != nil {
 		return nil, err
 	}
-	if debug != nil && s.stripped() && !o.BuildID.IsZero() {
-		debug(o.BuildID, func(r io.ReaderAt, size int64) error { return s.addDebug(o.BuildID, r, size) })
+	if s.stripped() {
+		s.addSeparate(o.BuildID, debug)
 	}
 	// The bytes are not written to any more.
 	o.Table, _ = buildTable(unsafe.String(unsafe.SliceData(s.names), len(s.names)), s.entries, better, 0)

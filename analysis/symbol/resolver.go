@@ -176,7 +176,7 @@ func (r *Resolver) load(ref Ref) (*Object, error) {
 }
 
 // open reads the binary that one opener has for ref, if it is the right one.
-func open(o Opener, ref Ref, debug debugSource) (*Object, error) {
+func open(o Opener, ref Ref, debug *debugSource) (*Object, error) {
 	f, size, err := o.Open(ref)
 	if err != nil {
 		return nil, err
