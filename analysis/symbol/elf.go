@@ -7,10 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"unsafe"
 
 	"github.com/gantry-tools/gantry/buildid"
+	"github.com/gantry-tools/gantry/internal/elffile"
 )
 
 // Errors of ReadELF that a caller may want to tell apart.
@@ -80,26 +80,11 @@ func readELF(r io.ReaderAt, size int64, debug *debugSource) (*Object, error) {
 }
 
 func openELF(r io.ReaderAt, size int64) (*elf.File, error) {
-	var ident [elf.EI_NIDENT]byte
-	n, err := r.ReadAt(ident[:min(max(size, 0), elf.EI_NIDENT)], 0)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("read ELF header: %w", err)
+	f, err := elffile.Open(r, size)
+	if errors.Is(err, elffile.ErrNotELF) {
+		err = ErrNotELF
 	}
-	if !strings.HasPrefix(string(ident[:n]), elf.ELFMAG) {
-		return nil, ErrNotELF
-	}
-	file := io.NewSectionReader(r, 0, size)
-	if err := checkSections(file, ident[:]); err != nil {
-		return nil, fmt.Errorf("read ELF headers: %w", err)
-	}
-	f, err := elf.NewFile(file)
-	if errors.Is(err, io.EOF) { // what debug/elf gives for headers beyond the end
-		err = ErrTruncated
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read ELF headers: %w", err)
-	}
-	return f, nil
+	return f, err
 }
 
 func (o *Object) setSegments(progs []*elf.Prog) {

@@ -1,13 +1,48 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package symbol
+// Package elffile opens ELF files with debug/elf that may come from a
+// container: what debug/elf would read without a limit is looked at first.
+package elffile
 
 import (
 	"debug/elf"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
+	"strings"
 )
+
+// ErrNotELF is a file that does not begin as an ELF file does.
+var ErrNotELF = errors.New("not an ELF file")
+
+// Open reads the headers of the ELF file in r, which has size bytes. The error
+// is ErrNotELF, io.ErrUnexpectedEOF for a file that ends before what its
+// headers name, or says what is wrong. Closing the result does nothing.
+//
+// Sections are not checked: who reads one bounds how much.
+func Open(r io.ReaderAt, size int64) (*elf.File, error) {
+	var ident [elf.EI_NIDENT]byte
+	n, err := r.ReadAt(ident[:min(max(size, 0), elf.EI_NIDENT)], 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("read ELF header: %w", err)
+	}
+	if !strings.HasPrefix(string(ident[:n]), elf.ELFMAG) {
+		return nil, ErrNotELF
+	}
+	file := io.NewSectionReader(r, 0, size)
+	if err := checkSections(file, ident[:]); err != nil {
+		return nil, fmt.Errorf("read ELF headers: %w", err)
+	}
+	f, err := elf.NewFile(file)
+	if errors.Is(err, io.EOF) { // what debug/elf gives for headers beyond the end
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read ELF headers: %w", err)
+	}
+	return f, nil
+}
 
 const (
 	maxSections     = 1 << 16
@@ -57,11 +92,14 @@ func (t *sectionTable) section(n uint64) (size uint64, link uint32, err error) {
 // decode reads a structure of fixed size.
 func (t *sectionTable) decode(off uint64, v any) error {
 	if off > 1<<62 {
-		return fmt.Errorf("header at offset %#x: %w", off, ErrTruncated)
+		return fmt.Errorf("header at offset %#x: %w", off, io.ErrUnexpectedEOF)
 	}
 	b := make([]byte, binary.Size(v))
-	if err := readFull(t.r, b, int64(off)); err != nil {
-		return fmt.Errorf("header: %w", err)
+	if n, err := t.r.ReadAt(b, int64(off)); n < len(b) {
+		if err == nil || errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF
+		}
+		return fmt.Errorf("header: %d bytes at %#x: %w", len(b), off, err)
 	}
 	_, err := binary.Decode(b, t.order, v)
 	return err
