@@ -194,7 +194,10 @@ func (m *member) prepare() {
 	s := m.set
 	// The counts in a sample are those of one thread and its past; only
 	// newer kernels have them with children. A command needs it: it is one.
-	inherit := s.inherit && (!m.group.SampleRead || s.onExec)
+	// A probe is never inherited: for each child the kernel reads the name
+	// of the file again, out of the memory of the process that forks, and
+	// the fork fails.
+	inherit := s.inherit && (!m.group.SampleRead || s.onExec) && m.spec.Probe == nil
 	m.attr = s.opts.sampleAttr(m.group, m.spec, m.leader, inherit, s.onExec)
 	m.flags = m.spec.OpenFlags
 	const levels = perf.AttrExcludeUser | perf.AttrExcludeKernel

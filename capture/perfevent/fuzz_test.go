@@ -16,6 +16,7 @@ func fuzzSeeds() []string {
 		"cpu/event=0x3c,umask=0x1,name=x/u", `uprobe/path="/bin/ls",offset=0x10/`, "mem:0x1000/8:rw:u",
 		"L1-dcache-load-misses", "r1a8:pp", "cycles/freq=99,call-graph=dwarf/", "uncore_imc/event=4/",
 		"*:*", "[:x", "mem:1/2/3", "a{b}", "cpu//", "cpu/x/:", "{a}:", `cpu/a="b`, "mem:", "mem/x/",
+		"uprobe:/bin/ls:main+0x4", `uretprobe:"/a,b/c":"f(a, b)"`, "uprobe:./x:0x10,cs", "{uprobe:/x:y}:S", "uprobe:/:", "uprobe:x:y",
 	}
 }
 

@@ -60,6 +60,8 @@ func (r *resolver) resolve() error {
 	switch {
 	case r.ev.isMem():
 		return r.breakpoint()
+	case r.ev.uprobe:
+		return r.uprobe()
 	case len(parts) == 1 && r.ev.slash:
 		return r.withTerms()
 	case len(parts) == 1:
@@ -246,6 +248,9 @@ func (r *resolver) tracepoints(system, name, mods word) error {
 func (r *resolver) unknownTracepoint(t *Tracefs, system, name word) error {
 	systems, _ := t.Systems()
 	names, err := t.Names(system.text)
+	if isUprobe(system.text) && (err != nil || len(names) == 0) {
+		return failAt(name, ErrSyntax, "write "+system.text+":/path/to/file:FUNCTION, +OFFSET behind it, or 0xOFFSET in the file")
+	}
 	if err != nil || len(names) == 0 {
 		return failAt(system, ErrUnknownEvent, "no tracepoint matches "+strconv.Quote(system.text+":"+name.text),
 			suggest(system.text, systems)...)

@@ -14,6 +14,7 @@ import (
 //	item  = "{" event { "," event } "}" [ ":" mods ] | event
 //	event = word { ":" word } [ "/" [ terms ] "/" [ [ ":" ] word ] ]
 //	      | "mem:" addr [ "/" len ] { ":" word }
+//	      | ( "uprobe:" | "uretprobe:" ) path ":" place
 //	terms = term { "," term };  term = key [ "=" value ]
 
 // maxSpec bounds a spec; longer ones are a mistake.
@@ -38,6 +39,8 @@ type eventSyntax struct {
 	mods  word // behind the terms
 	// length of a mem: breakpoint, "" if not given.
 	length word
+	// uprobe: parts are the kind, the path of a file and a place in it.
+	uprobe bool
 }
 
 type groupSyntax struct {
@@ -118,6 +121,9 @@ func (p *parser) event() (eventSyntax, error) {
 			return ev, p.fail(ErrSyntax, "an event name is missing, found "+p.found())
 		}
 		ev.parts = append(ev.parts, w)
+		if isUprobe(w.text) && len(ev.parts) == 1 && p.beforePath() {
+			return ev, p.uprobe(&ev)
+		}
 		if ev.isMem() && len(ev.parts) == 2 && p.take('/') {
 			if ev.length = p.word(); ev.length.text == "" {
 				return ev, p.fail(ErrSyntax, "the breakpoint's length is missing")
@@ -132,6 +138,38 @@ func (p *parser) event() (eventSyntax, error) {
 	}
 	ev.slash = true
 	return ev, p.terms(&ev)
+}
+
+// isUprobe: what follows the name may be the path of a file.
+func isUprobe(name string) bool { return name == "uprobe" || name == "uretprobe" }
+
+// beforePath: a colon and the begin of a path or of quoted text come next.
+// Names of tracepoints begin otherwise.
+func (p *parser) beforePath() bool {
+	rest := strings.TrimLeft(p.s[p.pos:], " \t\n")
+	return len(rest) > 1 && rest[0] == ':' && strings.IndexByte(`/."`, rest[1]) >= 0
+}
+
+// uprobe reads what follows the kind of a probe.
+func (p *parser) uprobe(ev *eventSyntax) error {
+	ev.uprobe = true
+	for _, what := range []string{"path", "function or offset"} {
+		if !p.take(':') {
+			return p.fail(ErrSyntax, "the "+what+" is missing, found "+p.found())
+		}
+		w, err := p.text(",:{}")
+		if err != nil {
+			return err
+		}
+		if w.text == "" {
+			return p.fail(ErrSyntax, "the "+what+" is missing, found "+p.found())
+		}
+		ev.parts = append(ev.parts, w)
+	}
+	if path := ev.parts[1]; path.text[0] != '/' && path.text[0] != '.' {
+		return failAt(path, ErrSyntax, "write the path of a file: /path/to/it or ./it")
+	}
+	return nil
 }
 
 // isMem: mem:ADDR has a slash that starts no list of terms.
@@ -166,20 +204,28 @@ func (p *parser) terms(ev *eventSyntax) error {
 // quoted.
 func (p *parser) value(t *termSyntax) error {
 	t.hasValue = true
-	if !p.take('"') {
-		t.value = p.until(",/")
-	} else {
-		end := strings.IndexByte(p.s[p.pos:], '"')
-		if end < 0 {
-			return p.fail(ErrSyntax, "the closing quote is missing")
-		}
-		t.value = word{text: p.s[p.pos : p.pos+end], pos: p.pos}
-		p.pos += end + 1
+	var err error
+	if t.value, err = p.text(",/"); err != nil {
+		return err
 	}
 	if t.value.text == "" {
 		return p.fail(ErrSyntax, "the value of "+t.key.text+" is missing")
 	}
 	return nil
+}
+
+// text reads what is quoted, or up to a byte of stop.
+func (p *parser) text(stop string) (word, error) {
+	if !p.take('"') {
+		return p.until(stop), nil
+	}
+	end := strings.IndexByte(p.s[p.pos:], '"')
+	if end < 0 {
+		return word{}, p.fail(ErrSyntax, "the closing quote is missing")
+	}
+	w := word{text: p.s[p.pos : p.pos+end], pos: p.pos}
+	p.pos += end + 1
+	return w, nil
 }
 
 // word reads up to the next delimiter of events.
@@ -262,6 +308,10 @@ func (ev *eventSyntax) format(b *strings.Builder) {
 		if i > 0 {
 			b.WriteByte(':')
 		}
+		if ev.uprobe && i > 0 {
+			b.WriteString(quote(w.text, ",:{} \t\n"))
+			continue
+		}
 		b.WriteString(w.text)
 		if i == 1 && ev.length.text != "" {
 			b.WriteString("/" + ev.length.text)
@@ -277,14 +327,15 @@ func (ev *eventSyntax) format(b *strings.Builder) {
 		}
 		b.WriteString(t.key.text)
 		if t.hasValue {
-			b.WriteString("=" + quoteValue(t.value.text))
+			b.WriteString("=" + quote(t.value.text, ",/ \t\n"))
 		}
 	}
 	b.WriteString("/" + ev.mods.text)
 }
 
-func quoteValue(s string) string {
-	if strings.ContainsAny(s, ",/ \t\n") {
+// quote quotes a text that holds one of the bytes.
+func quote(s, bytes string) string {
+	if strings.ContainsAny(s, bytes) {
 		return `"` + s + `"`
 	}
 	return s
