@@ -42,15 +42,18 @@ type names struct {
 	table    *container.Table
 	warnings []container.Warning
 
-	counted int // what count gave last
+	early   container.Table // what is known before anything was asked
+	counted int             // what count gave last
 }
 
-func newNames(r *container.Resolver) *names {
+func newNames(r *container.Resolver, defs container.Definitions) *names {
 	n := &names{resolver: r, table: new(container.Table), fresh: make(chan struct{}, 1), asked: make(chan struct{}), done: make(chan struct{})}
 	if r != nil {
 		r.RememberEnded()
 		n.table = r.Table()
 	}
+	n.table.Definitions = defs
+	n.early = container.Table{Host: n.table.Host, Definitions: defs}
 	return n
 }
 
@@ -142,14 +145,14 @@ func (n *names) wait() *container.Table {
 // firstAnswer is how long the recording's start waits for the runtimes.
 const firstAnswer = 500 * time.Millisecond
 
-// section is the table as it is once the runtimes have been asked, or after
-// firstAnswer; nil if they have not answered by then.
+// section is the table as it is once the runtimes have been asked, or what of
+// it was known before if they have not answered after firstAnswer.
 func (n *names) section() ([]byte, error) {
 	select {
 	case <-n.asked:
 	case <-n.done:
 	case <-time.After(firstAnswer):
-		return nil, nil
+		return n.early.MarshalJSON()
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -109,6 +109,9 @@ type Options struct {
 	// Resolver knows the names of containers; it is the recorder's until Run
 	// returns. Without it there is what the paths of cgroups tell.
 	Resolver *container.Resolver
+	// Definitions go into the file, for its readers: what a container is
+	// beside the built-in ones, which may be among them.
+	Definitions container.Definitions
 	// Progress is called about four times a second, in Run's goroutine.
 	Progress func(Progress)
 }

@@ -282,7 +282,7 @@ func (r *Recorder) begin(out Output) error {
 	r.started = time.Now()
 	r.lastPass = r.started
 	r.scan = newScanner(r.set)
-	r.names = newNames(r.opts.Resolver)
+	r.names = newNames(r.opts.Resolver, r.opts.Definitions)
 	r.binaries = newKeeper(&r.opts, r.fs)
 	r.binaries.blind = !r.set.sideband.Attr.Flags.Has(perf.AttrNamespaces)
 	r.side = sidebandWalker{event: r.set.ring, names: r.names, keep: r.binaries, ids: newIdentifier(r.fs), mounts: make(map[int32]uint64)}

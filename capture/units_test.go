@@ -280,7 +280,7 @@ func TestKeeperReasons(t *testing.T) {
 }
 
 func TestNamesWithoutResolver(t *testing.T) {
-	n := newNames(nil)
+	n := newNames(nil, nil)
 	n.start()
 	const id = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	n.saw(42, "/docker/"+id)

@@ -32,6 +32,7 @@ type recordFlags struct {
 	duration                    timeValue
 	all, graph, quiet, verbose  bool
 	noBuildID                   bool
+	definitions                 definitionFlags
 
 	notes []string // found while reading the flags
 }
@@ -80,6 +81,7 @@ func (f *recordFlags) register(cmd *cobra.Command) {
 	fl.StringVarP(&f.cpus, "cpu", "C", "", "only these `CPUS`: 0-3,8")
 	fl.StringArrayVar(&f.containers, "container", nil, "only these containers: `NAME`, begin of an id, pod or image; * is any text")
 	fl.StringArrayVar(&f.cgroups, "cgroup", nil, "only the cgroup with this `PATH` and those below it")
+	f.definitions.register(fl)
 	fl.StringVarP(&f.output, "output", "o", "perf.data", "write to `FILE`, or - for a stream to standard output")
 	fl.Var(&f.duration, "duration", "stop after `TIME`: 5s, 2m")
 	fl.StringVarP(&f.ring, "mmap-pages", "m", "", "a CPU's ring for samples: `SIZE` such as 4M, or pages")

@@ -44,6 +44,9 @@ func (f *recordFlags) options(e *env, cmd *cobra.Command, args []string) (*captu
 		}
 	}
 	var err error
+	if o.Definitions, err = f.definitions.load(cmd); err != nil {
+		return nil, err
+	}
 	if o.Groups, err = perfevent.ParseAll(f.events, o.PMUs); err != nil {
 		return nil, eventError(err)
 	}

@@ -27,23 +27,21 @@ type DefinitionError struct {
 	Offset int
 	// Reason is the sentence for the user, without the place.
 	Reason string
-
-	at part
+	// Part and Index say which argument of NewDefinition is wrong, and which
+	// of its elements. What is missing has the Index behind the last one.
+	// Offset is in that element if there is no Text.
+	Part  DefinitionPart
+	Index int
 }
 
-// part is the part of a definition that is wrong, for those who have it in
-// parts: the name, or an element of one of the lists.
-type part struct {
-	list  partList
-	index int
-}
+// DefinitionPart is an argument of NewDefinition.
+type DefinitionPart uint8
 
-type partList uint8
-
+// The arguments.
 const (
-	inName partList = iota
-	inNamespaces
-	inCgroups
+	PartName DefinitionPart = iota
+	PartNamespaces
+	PartCgroups
 )
 
 func (e *DefinitionError) Error() string {
@@ -56,8 +54,8 @@ func (e *DefinitionError) Error() string {
 // Unwrap is the kind.
 func (e *DefinitionError) Unwrap() error { return e.Kind }
 
-func (e *DefinitionError) in(list partList, index int) *DefinitionError {
-	e.at = part{list, index}
+func (e *DefinitionError) in(part DefinitionPart, index int) *DefinitionError {
+	e.Part, e.Index = part, index
 	return e
 }
 
@@ -110,14 +108,14 @@ func parseDefinition(text string) (Definition, *DefinitionError) {
 	if err == nil {
 		return d, nil
 	}
-	switch err.at.list {
-	case inNamespaces:
+	switch err.Part {
+	case PartNamespaces:
 		err.Offset = len(name) + 1
-		if err.at.index < len(namespaces) {
-			err.Offset = namespaces[err.at.index].pos
+		if err.Index < len(namespaces) {
+			err.Offset = namespaces[err.Index].pos
 		}
-	case inCgroups:
-		err.Offset += globs[err.at.index].pos
+	case PartCgroups:
+		err.Offset += globs[err.Index].pos
 	}
 	return d, err
 }
@@ -179,29 +177,29 @@ func newDefinition(name string, namespaces, cgroups []string) (Definition, *Defi
 		n, ok := ParseNamespace(s)
 		switch {
 		case s == "":
-			return Definition{}, wrong(ErrEmpty, 0, "a namespace is missing: %s", namespaceChoice).in(inNamespaces, i)
+			return Definition{}, wrong(ErrEmpty, 0, "a namespace is missing: %s", namespaceChoice).in(PartNamespaces, i)
 		case !ok:
-			return Definition{}, wrong(ErrNamespace, 0, "unknown namespace %q: %s", s, namespaceChoice).in(inNamespaces, i)
+			return Definition{}, wrong(ErrNamespace, 0, "unknown namespace %q: %s", s, namespaceChoice).in(PartNamespaces, i)
 		case slices.Contains(d.Namespaces, n):
-			return Definition{}, wrong(ErrDuplicate, 0, "namespace %s is given twice: name it once", s).in(inNamespaces, i)
+			return Definition{}, wrong(ErrDuplicate, 0, "namespace %s is given twice: name it once", s).in(PartNamespaces, i)
 		}
 		d.Namespaces = append(d.Namespaces, n)
 	}
 	if len(cgroups) > maxGlobs {
-		return Definition{}, wrong(ErrTooMany, 0, "more than %d cgroup patterns", maxGlobs).in(inCgroups, maxGlobs)
+		return Definition{}, wrong(ErrTooMany, 0, "more than %d cgroup patterns", maxGlobs).in(PartCgroups, maxGlobs)
 	}
 	for i, s := range cgroups {
 		glob, err := cleanGlob(s)
 		if err != nil {
-			return Definition{}, err.in(inCgroups, i)
+			return Definition{}, err.in(PartCgroups, i)
 		}
 		if slices.Contains(d.Cgroups, glob) {
-			return Definition{}, wrong(ErrDuplicate, 0, "cgroup pattern %q is given twice: name it once", glob).in(inCgroups, i)
+			return Definition{}, wrong(ErrDuplicate, 0, "cgroup pattern %q is given twice: name it once", glob).in(PartCgroups, i)
 		}
 		d.Cgroups = append(d.Cgroups, glob)
 	}
 	if len(d.Namespaces)+len(d.Cgroups) == 0 {
-		return Definition{}, wrong(ErrEmpty, 0, "it names neither a namespace nor a cgroup, and would hold for every task: %s", namespaceChoice).in(inNamespaces, 0)
+		return Definition{}, wrong(ErrEmpty, 0, "it names neither a namespace nor a cgroup, and would hold for every task: %s", namespaceChoice).in(PartNamespaces, 0)
 	}
 	return d, nil
 }
@@ -215,16 +213,16 @@ func checkName(name string) *DefinitionError {
 		c := name[i]
 		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
 		if !letter && (i == 0 || c != '-' && c != '_' && c != '.' && (c < '0' || c > '9')) {
-			return wrong(ErrName, i, "%q cannot be a name: use letters, digits and - _ . behind a letter", name).in(inName, 0)
+			return wrong(ErrName, i, "%q cannot be a name: use letters, digits and - _ . behind a letter", name)
 		}
 	}
 	switch {
 	case name == "":
-		return wrong(ErrName, 0, "the name is missing: write NAME=NAMESPACE,...").in(inName, 0)
+		return wrong(ErrName, 0, "the name is missing: write NAME=NAMESPACE,...")
 	case len(name) > maxName:
-		return wrong(ErrName, maxName, "the name is longer than %d letters", maxName).in(inName, 0)
+		return wrong(ErrName, maxName, "the name is longer than %d letters", maxName)
 	case Reserved(name):
-		return wrong(ErrName, 0, "%q means something else in reports and selectors: choose another name", name).in(inName, 0)
+		return wrong(ErrName, 0, "%q means something else in reports and selectors: choose another name", name)
 	}
 	return nil
 }

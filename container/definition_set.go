@@ -4,8 +4,8 @@ package container
 
 import "slices"
 
-// maxDefinitions bounds the definitions of a user.
-const maxDefinitions = 64
+// MaxDefinitions bounds the definitions of a user.
+const MaxDefinitions = 64
 
 // Definitions are definitions of different names, in the order in which
 // reports list them.
@@ -43,11 +43,11 @@ func (s *Definitions) Add(d Definition) error {
 func (s Definitions) check(d *Definition) *DefinitionError {
 	switch {
 	case BuiltIn().Find(d.Name) != nil && s.Find(d.Name) != nil:
-		return wrong(ErrDuplicate, 0, "%q is built in and cannot be changed: choose another name", d.Name).in(inName, 0)
+		return wrong(ErrDuplicate, 0, "%q is built in and cannot be changed: choose another name", d.Name)
 	case s.Find(d.Name) != nil:
-		return wrong(ErrDuplicate, 0, "%q is defined twice: choose another name", d.Name).in(inName, 0)
-	case len(s) >= maxDefinitions+len(BuiltIn()):
-		return wrong(ErrTooMany, 0, "more than %d definitions", maxDefinitions).in(inName, 0)
+		return wrong(ErrDuplicate, 0, "%q is defined twice: choose another name", d.Name)
+	case len(s) >= MaxDefinitions+len(BuiltIn()):
+		return wrong(ErrTooMany, 0, "more than %d definitions", MaxDefinitions)
 	}
 	return nil
 }

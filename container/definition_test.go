@@ -147,7 +147,7 @@ func TestDefinitions(t *testing.T) {
 	if got := with.Find("web").Rule(); got != "uts" || defs.Find("web").Rule() != "pid,net" || with.Find("pod").Rule() != "net,ipc" || with.Find("db") == nil {
 		t.Errorf("%v, %v", with, defs)
 	}
-	for i := len(defs); i < maxDefinitions+len(BuiltIn()); i++ {
+	for i := len(defs); i < MaxDefinitions+len(BuiltIn()); i++ {
 		if err := defs.Add(Definition{Name: "d" + strings.Repeat("x", i)}); err != nil {
 			t.Fatal(err)
 		}

@@ -59,7 +59,7 @@ func (l *cgroups) UnmarshalJSON(b []byte) (err error) {
 }
 
 func (l *definitions) UnmarshalJSON(b []byte) (err error) {
-	*l, err = decodeList[Definition](json.NewDecoder(bytes.NewReader(b)), maxDefinitions)
+	*l, err = decodeList[Definition](json.NewDecoder(bytes.NewReader(b)), MaxDefinitions)
 	return err
 }
 

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/gantry-tools/gantry/container"
+	"github.com/gantry-tools/gantry/internal/hint"
+)
+
+// defaultConfig is read by the commands that look at this machine, if it is
+// there.
+const defaultConfig = "/etc/gantry/config.yaml"
+
+// maxConfig bounds a configuration file, in bytes.
+const maxConfig = 1 << 20
+
+// config is what a configuration file says; docs/definitions.md describes it.
+type config struct {
+	definitions container.Definitions
+}
+
+// configError says what is wrong with a configuration file, and where.
+type configError struct {
+	file string
+	// line and column count from 1; 0 is not known.
+	line, column int
+	err          error
+}
+
+func (e *configError) Error() string {
+	at := e.file
+	for _, n := range []int{e.line, e.column} {
+		if n > 0 {
+			at += ":" + strconv.Itoa(n)
+		}
+	}
+	return at + ": " + e.err.Error()
+}
+
+func (e *configError) Unwrap() error { return e.err }
+
+// readConfig reads a configuration file, or the default one if name is "".
+func readConfig(name string) (*config, error) {
+	path := name
+	if name == "" {
+		path = defaultConfig
+	}
+	f, err := os.Open(path)
+	switch {
+	case name == "" && errors.Is(err, os.ErrNotExist):
+		return new(config), nil
+	case err != nil:
+		return nil, hint.Wrap(fmt.Errorf("read configuration: %w", err), "name a file that you may read with --config")
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxConfig+1))
+	if err == nil && len(text) > maxConfig {
+		err = fmt.Errorf("%s: more than %d bytes", path, maxConfig)
+	}
+	if err != nil {
+		return nil, hint.Wrap(fmt.Errorf("read configuration: %w", err), "name a configuration file with --config")
+	}
+	c, err := parseConfig(path, text)
+	return c, hint.Wrap(err, "docs/definitions.md has an example of a configuration")
+}
+
+// parseConfig reads the text of a configuration file. The error is a
+// *configError.
+func parseConfig(file string, text []byte) (*config, error) {
+	p := configParser{file: file}
+	root, err := p.document(text)
+	if err != nil {
+		return nil, err
+	}
+	if root == nil {
+		return &p.config, nil
+	}
+	err = p.fields(root, "the configuration", map[string]func(key, value *yaml.Node) error{
+		"definitions": func(_, value *yaml.Node) error { return p.definitions(value) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &p.config, nil
+}
+
+type configParser struct {
+	file   string
+	config config
+}
+
+func (p *configParser) wrong(at *yaml.Node, format string, args ...any) error {
+	return &configError{p.file, at.Line, at.Column, fmt.Errorf(format, args...)}
+}
+
+// yamlLine is where yaml says that the syntax is wrong.
+var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
+
+// document is the one document of the file, nil if it is empty.
+func (p *configParser) document(text []byte) (*yaml.Node, error) {
+	dec := yaml.NewDecoder(bytes.NewReader(text))
+	var doc, more yaml.Node
+	err := dec.Decode(&doc)
+	if err == io.EOF {
+		return nil, nil
+	}
+	if err == nil {
+		if err = dec.Decode(&more); err == nil {
+			return nil, p.wrong(&more, "a second document: one file has one configuration")
+		}
+	}
+	if err != io.EOF {
+		m := yamlLine.FindStringSubmatch(err.Error())
+		line := 0
+		if m != nil {
+			line, _ = strconv.Atoi(m[1]) // 0 if there is none
+		}
+		return nil, &configError{p.file, line, 0, errors.New(yamlLine.ReplaceAllString(err.Error(), ""))}
+	}
+	if len(doc.Content) != 1 || isNull(doc.Content[0]) {
+		return nil, nil
+	}
+	return doc.Content[0], nil
+}
+
+func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
+
+// each calls f for all pairs of a mapping.
+func (p *configParser) each(n *yaml.Node, what string, f func(key, value *yaml.Node) error) error {
+	if n.Kind != yaml.MappingNode {
+		return p.wrong(n, "%s is not a list of NAME: VALUE", what)
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Kind != yaml.ScalarNode {
+			return p.wrong(n.Content[i], "not a name")
+		}
+		if err := f(n.Content[i], n.Content[i+1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fields reads a mapping whose keys are known.
+func (p *configParser) fields(n *yaml.Node, what string, known map[string]func(key, value *yaml.Node) error) error {
+	seen := make(map[string]bool)
+	return p.each(n, what, func(key, value *yaml.Node) error {
+		read := known[key.Value]
+		switch {
+		case read == nil:
+			return p.wrong(key, "unknown field %q: %s has %s", key.Value, what, someOf(keysOf(known)))
+		case seen[key.Value]:
+			return p.wrong(key, "%s is given twice", key.Value)
+		}
+		seen[key.Value] = true
+		return read(key, value)
+	})
+}
+
+func keysOf[V any](m map[string]V) []string {
+	var out []string
+	for k := range m {
+		out = append(out, k)
+	}
+	return out
+}
+
+func (p *configParser) definitions(n *yaml.Node) error {
+	if isNull(n) {
+		return nil
+	}
+	defs := container.BuiltIn()
+	err := p.each(n, "definitions", func(key, value *yaml.Node) error {
+		d, err := p.definition(key, value)
+		if err != nil {
+			return err
+		}
+		if err := defs.Add(d); err != nil {
+			return p.locate(err, key, value, nil, nil)
+		}
+		return nil
+	})
+	p.config.definitions = defs.Custom()
+	return err
+}
+
+func (p *configParser) definition(key, value *yaml.Node) (container.Definition, error) {
+	var namespaces, cgroups []*yaml.Node
+	err := p.fields(value, "a definition", map[string]func(key, value *yaml.Node) error{
+		"namespaces": func(_, v *yaml.Node) (err error) { namespaces, err = p.texts(v); return err },
+		"cgroups":    func(_, v *yaml.Node) (err error) { cgroups, err = p.texts(v); return err },
+	})
+	if err != nil {
+		return container.Definition{}, err
+	}
+	d, err := container.NewDefinition(key.Value, values(namespaces), values(cgroups))
+	if err != nil {
+		err = p.locate(err, key, value, namespaces, cgroups)
+	}
+	return d, err
+}
+
+// texts are the elements of a list of texts.
+func (p *configParser) texts(n *yaml.Node) ([]*yaml.Node, error) {
+	if isNull(n) {
+		return nil, nil
+	}
+	if n.Kind != yaml.SequenceNode {
+		return nil, p.wrong(n, "not a list: write [a, b]")
+	}
+	for _, e := range n.Content {
+		if e.Kind != yaml.ScalarNode {
+			return nil, p.wrong(e, "not a text")
+		}
+	}
+	return n.Content, nil
+}
+
+func values(list []*yaml.Node) []string {
+	var out []string
+	for _, n := range list {
+		out = append(out, n.Value)
+	}
+	return out
+}
+
+// locate finds the node that a *container.DefinitionError is about.
+func (p *configParser) locate(err error, key, value *yaml.Node, namespaces, cgroups []*yaml.Node) error {
+	var bad *container.DefinitionError
+	if !errors.As(err, &bad) {
+		return p.wrong(key, "%w", err)
+	}
+	at, inside := key, bad.Offset
+	switch list := map[container.DefinitionPart][]*yaml.Node{
+		container.PartNamespaces: namespaces, container.PartCgroups: cgroups}[bad.Part]; {
+	case bad.Part == container.PartName:
+	case bad.Index < len(list):
+		at = list[bad.Index]
+	default:
+		at, inside = value, 0
+	}
+	// The place inside of a text is known where nothing in it is escaped.
+	if at.Style != 0 || strings.Contains(at.Value, "\n") || inside > len(at.Value) {
+		inside = 0
+	}
+	return &configError{p.file, at.Line, at.Column + len([]rune(at.Value[:inside])), placed{bad}}
+}
+
+// placed is a DefinitionError without the place that it tells itself.
+type placed struct{ *container.DefinitionError }
+
+func (e placed) Error() string { return e.Reason }
+func (e placed) Unwrap() error { return e.DefinitionError }

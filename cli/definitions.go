@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/gantry-tools/gantry/container"
+)
+
+// definitionFlags are --define and --config, which say what a container is.
+type definitionFlags struct {
+	define []string
+	config string
+}
+
+func (f *definitionFlags) register(fl *pflag.FlagSet) {
+	fl.StringArrayVar(&f.define, "define", nil, "what a container is: `NAME=NS,...` of uts, ipc, mnt, pid, net, cgroup, user, time; and ;cgroup=GLOB")
+	fl.StringVar(&f.config, "config", "", "configuration `FILE` (default "+defaultConfig+")")
+}
+
+// registerForReading is register for commands that read recordings, which have
+// the definitions they were made with: this machine's configuration is not
+// asked, so that a report is the same on every machine.
+func (f *definitionFlags) registerForReading(fl *pflag.FlagSet) {
+	f.register(fl)
+	fl.Lookup("config").Usage = "configuration `FILE` with more definitions (default: those of the recording)"
+}
+
+// load gives the built-in definitions with those of this machine: of the
+// configuration, and of --define, which wins.
+func (f *definitionFlags) load(cmd *cobra.Command) (container.Definitions, error) {
+	own, err := f.given(cmd, true)
+	return container.BuiltIn().With(own), err
+}
+
+// given is what the flags name, and, if that is asked for, what the default
+// configuration has.
+func (f *definitionFlags) given(cmd *cobra.Command, byDefault bool) (container.Definitions, error) {
+	conf := new(config)
+	if f.config == "" && cmd.Flags().Changed("config") {
+		return nil, usageError(cmd, fmt.Errorf("--config is empty"))
+	}
+	if f.config != "" || byDefault {
+		var err error
+		if conf, err = readConfig(f.config); err != nil {
+			return nil, err
+		}
+	}
+	flags := container.BuiltIn()
+	for _, text := range f.define {
+		d, err := container.ParseDefinition(text)
+		if err == nil {
+			err = flags.Add(d)
+		}
+		if err != nil {
+			return nil, usageError(cmd, fmt.Errorf("--define: %w", err))
+		}
+	}
+	defs := conf.definitions.With(flags.Custom())
+	if n := len(defs); n > container.MaxDefinitions {
+		return nil, usageError(cmd, fmt.Errorf("%d definitions in --define and the configuration: %d are the most", n, container.MaxDefinitions))
+	}
+	return defs, nil
+}
