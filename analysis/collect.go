@@ -60,9 +60,6 @@ func (s *Session) Collect(o CollectOptions) (*profile.Profile, error) {
 		c.cache = make([]frameSlot, 1<<frameBits)
 	}
 	s.headOnly, s.before, s.renamed = !o.Stacks, c.flush, c.forgetLabels
-	if o.Stacks {
-		s.tellDumps()
-	}
 	for {
 		item, err := s.Next()
 		if errors.Is(err, io.EOF) {

@@ -93,10 +93,13 @@ func (c *collector) push(it *Item, labels profile.LabelsID, event int) {
 	}
 	start, own := len(b.addrs), kernel
 	if c.o.Stacks {
+		user := c.s.UserStack(it)
 		caller := uint64(0)
 		for _, ip := range sm.Callchain {
 			if ip < perf.ContextMax {
-				b.add(maps, ip-min(ip, caller), kernel)
+				if kernel != 0 || len(user) == 0 {
+					b.add(maps, ip-min(ip, caller), kernel)
+				}
 				caller = 1
 				continue
 			}
@@ -107,6 +110,9 @@ func (c *collector) push(it *Item, labels profile.LabelsID, event int) {
 			case perf.ContextUser, perf.ContextUserDeferred:
 				kernel = 0
 			}
+		}
+		for _, ip := range user {
+			b.add(maps, ip, 0)
 		}
 	}
 	if len(b.addrs) == start { // no stacks, or nothing but marks in the chain

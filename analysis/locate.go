@@ -109,18 +109,24 @@ func (s *Session) binary(f *timeline.File) *binary {
 	if !openable(f.Path) {
 		return b
 	}
-	ref := symbol.Ref{Path: f.Path, Inode: f.Ino, MountNS: s.mountNS(f), PID: f.PID}
-	if id, err := buildid.New([]byte(f.BuildID)); err == nil {
-		b.id = id
-	} else if id, ok := s.ids.of(f.Path); ok && s.oneContent(f) {
-		b.id = id
-	}
-	ref.BuildID = b.id
+	ref := s.ref(f)
+	b.id = ref.BuildID
 	if obj, err := s.resolver.Object(ref); err == nil {
 		b.obj = obj
 		b.frames = make([]profile.FrameID, obj.Len())
 	}
 	return b
+}
+
+// ref says which file f is.
+func (s *Session) ref(f *timeline.File) symbol.Ref {
+	ref := symbol.Ref{Path: f.Path, Inode: f.Ino, MountNS: s.mountNS(f), PID: f.PID}
+	if id, err := buildid.New([]byte(f.BuildID)); err == nil {
+		ref.BuildID = id
+	} else if id, ok := s.ids.of(f.Path); ok && s.oneContent(f) {
+		ref.BuildID = id
+	}
+	return ref
 }
 
 // mountNS is f's mount namespace, 0 if it is the host's.

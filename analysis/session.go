@@ -59,6 +59,7 @@ type Session struct {
 	binaries []*binary // by timeline.File.Index
 	kernel   kernel
 	ids      pathIDs
+	stacks   stacks
 	warnings []string
 	item     Item
 	sample   perf.Sample
@@ -143,6 +144,7 @@ func (s *Session) Warnings() []string {
 	if n := s.Timeline.Uncopied; n > 0 {
 		out = append(out, fmt.Sprintf("%d processes lost their parents' mappings: the recording has too many", n))
 	}
+	out = append(out, s.stacks.warnings()...)
 	if s.bad.n > 0 {
 		out = append(out, fmt.Sprintf("%d records could not be decoded, the first %v", s.bad.n, s.bad.first))
 	}
@@ -206,16 +208,6 @@ func (s *Session) decodeSample(rec *perfdata.Record) error {
 		s.item.Thread = s.Timeline.Thread(s.sample.PID, s.sample.TID)
 	}
 	return nil
-}
-
-// tellDumps warns of user stacks that were recorded as memory.
-func (s *Session) tellDumps() {
-	for _, ev := range s.r.Events().List() {
-		if ev.Attr.SampleType&perf.SampleStackUser != 0 {
-			s.warnings = append(s.warnings, "user stacks were recorded as memory (--call-graph dwarf), which is not unwound yet: callers in user space are missing; record with -g")
-			return
-		}
-	}
 }
 
 // defaultPeriod is what a sample that carries no period stands for.

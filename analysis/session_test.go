@@ -463,16 +463,19 @@ func TestUnnamedContainers(t *testing.T) {
 	}
 }
 
-// TestDumpedStacksAreTold: user stacks that were recorded as dumps.
-func TestDumpedStacksAreTold(t *testing.T) {
+// TestForeignDumpsAreTold: dumped stacks of an architecture that cannot be
+// unwound.
+func TestForeignDumpsAreTold(t *testing.T) {
 	for _, stacks := range []bool{true, false} {
-		r := newRecording(t, perf.SampleCallchain|perf.SampleStackUser)
-		r.add(sample(1, 0x1000))
-		s := r.open(nil, nil)
+		r := newRecording(t, perf.SampleTID|perf.SampleCallchain|perf.SampleRegsUser|perf.SampleStackUser)
+		sm := sample(1, 0x1000)
+		sm.RegsUser.ABI = 2
+		r.add(sm)
+		s := r.open(&perfdata.Features{Arch: "s390x"}, nil)
 		if _, err := s.Collect(CollectOptions{Symbols: true, Stacks: stacks}); err != nil {
 			t.Fatal(err)
 		}
-		if w := s.Warnings(); (len(w) == 1 && strings.Contains(w[0], "dwarf")) != stacks {
+		if w := s.Warnings(); (len(w) == 1 && strings.Contains(w[0], "s390x")) != stacks {
 			t.Errorf("stacks %v: warnings %q", stacks, w)
 		}
 	}

@@ -69,23 +69,34 @@ func (f *frames) style(fields Field) uint8 {
 	return uint8(len(f.styles) - 1)
 }
 
-// chain prints the call chain of a sample, a line for each frame: its own
-// address if the chain holds none because the stack was dumped.
+// chain prints the call chain of a sample, a line for each frame. Of a stack
+// that was dumped it prints what unwinding gives, or at least where the task
+// was.
 func (p *printer) chain(dst []byte, pl *plan, it *analysis.Item) []byte {
 	in := spaceOf(it.Sample.Misc)
 	if in == nowhere {
 		in = userSpace
 	}
+	user := p.s.UserStack(it)
 	n := 0
 	for _, ip := range it.Sample.Callchain {
 		if ip >= perf.ContextMax {
 			in = markedSpace(ip, in)
 			continue
 		}
+		if in == userSpace && len(user) > 0 {
+			continue
+		}
 		if n++; p.o.MaxStack > 0 && n > p.o.MaxStack {
 			break
 		}
 		dst = p.frames.append(dst, it.Thread, ip, in, pl.style)
+	}
+	for _, ip := range user {
+		if n++; p.o.MaxStack > 0 && n > p.o.MaxStack {
+			break
+		}
+		dst = p.frames.append(dst, it.Thread, ip, userSpace, pl.style)
 	}
 	if n == 0 && it.Event.Attr.SampleType&perf.SampleStackUser != 0 { // the stack is in a dump
 		dst = p.frames.append(dst, it.Thread, it.Sample.IP, spaceOf(it.Sample.Misc), pl.style)
