@@ -84,16 +84,14 @@ func busyLoop() *Command {
 // perfRun runs the real perf, which must not complain.
 func perfRun(t testing.TB, args ...string) string {
 	t.Helper()
-	cmd := exec.Command("perf", args...)
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := cmd.Run(); err != nil {
-		t.Fatalf("perf %s: %v\n%s", strings.Join(args, " "), err, &stderr)
+	stdout, stderr, err := testutil.RunPerf(t, func() *exec.Cmd { return exec.Command("perf", args...) })
+	if err != nil {
+		t.Fatalf("perf %s: %v\n%s", strings.Join(args, " "), err, stderr)
 	}
-	if stderr.Len() > 0 {
-		t.Errorf("perf %s complains:\n%s", strings.Join(args, " "), &stderr)
+	if stderr != "" {
+		t.Errorf("perf %s complains:\n%s", strings.Join(args, " "), stderr)
 	}
-	return stdout.String()
+	return string(stdout)
 }
 
 // perfSamples is how many samples perf script prints, by event.

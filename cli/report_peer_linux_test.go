@@ -64,11 +64,14 @@ func recordPeer(t *testing.T) string {
 	}
 	// With --buildid-mmap, perf does not read the binaries of all that ran: it
 	// crashes on build-ids of odd sizes, such as other tests use.
-	cmd := exec.Command("perf", "record", "-q", "--buildid-mmap", "-a", "-g", "--all-cgroups", "-F", "999", "-e", "cpu-clock",
-		"-o", "perf.data", "sh", "-c", peerWorkload)
-	cmd.Dir = dir
-	if text, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %v\n%s", cmd.Args, err, text)
+	_, stderr, err := testutil.RunPerf(t, func() *exec.Cmd {
+		cmd := exec.Command("perf", "record", "-q", "--buildid-mmap", "-a", "-g", "--all-cgroups", "-F", "999", "-e", "cpu-clock",
+			"-o", "perf.data", "sh", "-c", peerWorkload)
+		cmd.Dir = dir
+		return cmd
+	})
+	if err != nil {
+		t.Fatalf("perf record: %v\n%s", err, stderr)
 	}
 	return filepath.Join(dir, "perf.data")
 }

@@ -114,14 +114,15 @@ type peer struct {
 
 func (p *peer) perf(args ...string) string {
 	p.t.Helper()
-	cmd := exec.Command("perf", args...)
-	cmd.Env = append(os.Environ(), "HOME="+p.dir) // for its build-id cache
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := cmd.Run(); err != nil {
-		p.t.Fatalf("perf %q: %v\n%s", args, err, &stderr)
+	stdout, stderr, err := testutil.RunPerf(p.t, func() *exec.Cmd {
+		cmd := exec.Command("perf", args...)
+		cmd.Env = append(os.Environ(), "HOME="+p.dir) // for its build-id cache
+		return cmd
+	})
+	if err != nil {
+		p.t.Fatalf("perf %q: %v\n%s", args, err, stderr)
 	}
-	return stdout.String()
+	return string(stdout)
 }
 
 func (p *peer) recording(c *peerCase) string {

@@ -88,19 +88,12 @@ func restoreTracefs(t *testing.T) {
 	})
 }
 
-// perfAborts is in the message of perf 6.1 when it meets a program with a
-// build-id of more than 20 bytes, as other tests may run.
-const perfAborts = "assertion failed at util/build-id.c"
-
 // record runs perf record. Where the machine cannot do what is asked, the test
 // is skipped.
 func record(t *testing.T, args []string, pipe bool) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "perf.data")
-	stdout, stderr, err := runRecord(file, args, pipe)
-	if strings.Contains(stderr, perfAborts) {
-		stdout, stderr, err = runRecord(file, append([]string{"--no-buildid"}, args...), pipe)
-	}
+	stdout, stderr, err := runRecord(t, file, args, pipe)
 	if err != nil && (strings.Contains(stderr, "not supported") || strings.Contains(stderr, "nknown option")) {
 		t.Skipf("perf record %v: %s", args, stderr)
 	}
@@ -115,16 +108,14 @@ func record(t *testing.T, args []string, pipe bool) string {
 	return file
 }
 
-func runRecord(file string, args []string, pipe bool) (stdout []byte, stderr string, err error) {
+func runRecord(t *testing.T, file string, args []string, pipe bool) (stdout []byte, stderr string, err error) {
+	t.Helper()
 	if pipe {
 		file = "-"
 	}
 	args = append([]string{"record", "--no-buildid-cache", "-o", file}, args...)
-	cmd := exec.Command("perf", append(args, "--", "sh", "-c", workload)...)
-	var e bytes.Buffer
-	cmd.Stderr = &e
-	stdout, err = cmd.Output()
-	return stdout, e.String(), err
+	args = append(args, "--", "sh", "-c", workload)
+	return testutil.RunPerf(t, func() *exec.Cmd { return exec.Command("perf", args...) })
 }
 
 // stats is what perf report --stats says: records by type.
@@ -153,17 +144,11 @@ func stats(t *testing.T, file string) map[string]int {
 
 func runPerf(t *testing.T, args ...string) (stdout, stderr string) {
 	t.Helper()
-	cmd := exec.Command("perf", args...)
-	var e bytes.Buffer
-	cmd.Stderr = &e
-	out, err := cmd.Output()
-	if strings.Contains(e.String(), perfAborts) {
-		t.Skipf("perf aborts, as it met a program with a build-id of more than 20 bytes: %s", e.String())
-	}
+	out, stderr, err := testutil.RunPerf(t, func() *exec.Cmd { return exec.Command("perf", args...) })
 	if err != nil {
-		t.Fatalf("perf %v: %v\n%s", args, err, e.String())
+		t.Fatalf("perf %v: %v\n%s", args, err, stderr)
 	}
-	return string(out), e.String()
+	return string(out), stderr
 }
 
 // compareWithPerf reads the file in both orders and asks perf what is in it.
