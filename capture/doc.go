@@ -19,8 +19,10 @@
 //   - The records of the rings are written to the file where the kernel put
 //     them; nothing is decoded on the way but headers, so that recording
 //     costs no more than copying. Sideband alone is looked into.
-//   - Run locks its goroutine to its thread: a recorded command inherits the
-//     events of the thread that starts it.
+//   - A recorded command inherits the events of the thread that starts it, so
+//     that its recorder's goroutine is locked to that thread.
+//   - What a wake-up of the recorder costs is mostly the scheduling: see type
+//     pace for how it is spared, and sys.Poller for how it is made cheap.
 //   - The one goroutine of the package copies binaries; Run starts it and
 //     waits for it.
 package capture

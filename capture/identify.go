@@ -19,6 +19,7 @@ type identifier struct {
 	fs     procfs.FS
 	reader *snapshot.IDReader
 	known  map[fileKey][]byte // empty: a file without an id
+	asked  int                // how often a file was not known
 }
 
 // fileKey tells files apart, also where the subvolumes of a file system show
@@ -55,6 +56,7 @@ func (x *identifier) identify(m *perf.Mmap2, mnt uint64, mounts map[int32]uint64
 	if id, ok := x.known[key]; ok {
 		return id
 	}
+	x.asked++
 	id, ok := x.reader.Mapped(x.fs.Proc(int(m.PID)), m)
 	if !ok {
 		id, ok = x.neighbour(m, mnt, mounts)

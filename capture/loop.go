@@ -12,19 +12,12 @@ import (
 	"time"
 
 	"github.com/gantry-tools/gantry/capture/perfevent"
-	"github.com/gantry-tools/gantry/internal/linux/sys"
 	"github.com/gantry-tools/gantry/perf"
 )
 
 // tick is how long a record waits in a ring at most. What a killed recorder
 // loses is less than that.
 const tick = 250 * time.Millisecond
-
-// lookEvery is how often sideband is looked at most. The kernel wakes the
-// recorder for each record of it; where processes start all the time that would
-// cost more than the recording. A process must live as long, or its file, for
-// its mappings to get build-ids.
-const lookEvery = 4 * time.Millisecond
 
 // childID is the poller's number for the command; rings come before it.
 const childID = 1 << 30
@@ -35,18 +28,17 @@ func (r *Recorder) loop(ctx context.Context) error {
 		if ctx.Err() != nil || r.timeUp() {
 			return nil
 		}
-		over, full, err := r.wait()
+		over, err := r.wait()
 		if err != nil {
 			return err
 		}
 		if over {
 			return nil
 		}
-		r.pace()
 		if err := r.lookAtSideband(); err != nil {
 			return err
 		}
-		if full || time.Since(r.lastPass) >= tick || r.crowded() {
+		if time.Since(r.lastPass) >= tick || r.crowded() {
 			if err := r.pass(); err != nil {
 				return err
 			}
@@ -55,45 +47,35 @@ func (r *Recorder) loop(ctx context.Context) error {
 	}
 }
 
-// pace waits until it is time to look at sideband again.
-func (r *Recorder) pace() {
-	sys.Doze(lookEvery - time.Since(r.lastLook))
-	r.lastLook = time.Now()
-}
-
 // timeUp: the recording has lasted as long as it should.
 func (r *Recorder) timeUp() bool {
 	return r.opts.Duration > 0 && time.Since(r.started) >= r.opts.Duration
 }
 
-// wait sleeps until there is something to do. over: the command or all tasks
-// have ended. full: a ring of samples is half full.
-func (r *Recorder) wait() (over, full bool, err error) {
-	timeout := max(tick-time.Since(r.lastPass), 0)
+// wait sleeps until there may be something to do. It is true if the command or
+// all tasks have ended.
+func (r *Recorder) wait() (over bool, err error) {
+	timeout := tick - time.Since(r.lastPass)
 	if d := r.opts.Duration; d > 0 {
-		timeout = max(min(timeout, d-time.Since(r.started)), 0)
+		timeout = min(timeout, d-time.Since(r.started))
 	}
-	r.ready, err = r.poll.Wait(timeout, r.ready)
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return false, true, nil
-	}
-	if err != nil {
-		return false, false, fmt.Errorf("wait for records: %w", err)
+	timeout = min(timeout, r.pace.left(time.Now()))
+	r.ready, err = r.poll.Wait(max(timeout, 0), r.ready)
+	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+		return false, fmt.Errorf("wait for records: %w", err)
 	}
 	for _, ready := range r.ready {
 		if ready.ID == childID {
-			return true, true, nil
+			return true, nil
 		}
-		ring := r.rings[ready.ID]
 		if ready.Hangup {
-			gone, err := r.nextFeeder(ring, ready.ID)
+			gone, err := r.nextFeeder(r.rings[ready.ID], ready.ID)
 			if gone || err != nil {
-				return gone, true, err
+				return gone, err
 			}
 		}
-		full = full || !ring.sideband
 	}
-	return false, full, nil
+	return false, nil
 }
 
 // nextFeeder polls another event of a ring when the tasks of the polled one
@@ -106,16 +88,25 @@ func (r *Recorder) nextFeeder(ring *ring, id int) (bool, error) {
 	if ring.polled++; ring.polled >= len(ring.feeders) {
 		return true, nil
 	}
-	return false, r.poll.Add(ring.feeders[ring.polled].FD(), id)
+	return false, r.watch(ring, id)
+}
+
+// watch polls the event of a ring whose turn it is.
+func (r *Recorder) watch(ring *ring, id int) error {
+	fd := ring.feeders[ring.polled].FD()
+	if ring.sideband {
+		return r.poll.AddMutable(fd, id)
+	}
+	return r.poll.Add(fd, id)
 }
 
 // maxPending is how much sideband of a CPU waits to be written, about.
 const maxPending = 1 << 20
 
-// crowded: too much sideband waits.
+// crowded: a ring is half full, or much sideband waits.
 func (r *Recorder) crowded() bool {
 	for _, ring := range r.rings {
-		if ring.sideband && (len(ring.pending) >= maxPending || ring.Unread() >= ring.Size()/2) {
+		if len(ring.pending) >= maxPending || ring.Unread() >= ring.Size()/2 {
 			return true
 		}
 	}
@@ -193,15 +184,22 @@ func (r *Recorder) drain(ring *ring) error {
 // lookAtSideband looks at sideband before it is written, which may be some
 // time later: a process may not live that long.
 func (r *Recorder) lookAtSideband() error {
+	if !r.pace.due(time.Now()) {
+		return nil
+	}
+	fill := 0.0
+	asked := r.side.ids.asked
 	for _, ring := range r.rings {
 		if !ring.sideband || ring.Unread() == 0 {
 			continue
 		}
+		fill = max(fill, float64(ring.Unread())/float64(ring.Size()))
 		if err := r.drain(ring); err != nil {
 			return fmt.Errorf("cpu %d: %w", ring.cpu, err)
 		}
 	}
-	return nil
+	r.pace.looked(time.Now(), fill, r.side.ids.asked != asked)
+	return r.poll.Mute(r.pace.every != 0)
 }
 
 // Progress is how far a recording is.

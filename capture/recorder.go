@@ -23,8 +23,8 @@ import (
 )
 
 // Recorder is an open recording. It belongs to the goroutine that called
-// Open, which stays locked to its thread until Close: a recorded command
-// inherits its events from there.
+// Open, which is locked to its thread until Close, or until Run loops where no
+// command is recorded: a recorded command inherits its events from there.
 type Recorder struct {
 	opts  Options
 	fs    procfs.FS
@@ -32,8 +32,10 @@ type Recorder struct {
 	rings []*ring
 	sizes ringSizes
 	tid   int
-	child *workload   // nil: no command
-	files []io.Closer // what else is open
+	// locked: the goroutine is locked to the thread tid.
+	locked bool
+	child  *workload   // nil: no command
+	files  []io.Closer // what else is open
 
 	out      *perfdata.Writer
 	poll     *sys.Poller
@@ -46,7 +48,7 @@ type Recorder struct {
 	clock    perfdata.ClockData
 	started  time.Time
 	lastPass time.Time
-	lastLook time.Time
+	pace     pace
 	result   Result
 }
 
@@ -55,7 +57,7 @@ type Recorder struct {
 // through, with their hints.
 func Open(o Options) (_ *Recorder, err error) {
 	runtime.LockOSThread()
-	r := &Recorder{opts: o, tid: sys.Gettid()}
+	r := &Recorder{opts: o, tid: sys.Gettid(), locked: true}
 	defer func() {
 		if err != nil {
 			r.Close()
@@ -83,7 +85,7 @@ func Open(o Options) (_ *Recorder, err error) {
 		return nil, err
 	}
 	for i, ring := range r.rings {
-		if err := r.poll.Add(ring.feeders[0].FD(), i); err != nil {
+		if err := r.watch(ring, i); err != nil {
 			return nil, err
 		}
 	}
@@ -184,7 +186,7 @@ func (r *Recorder) Close() error {
 		return nil
 	}
 	r.tid = 0
-	defer runtime.UnlockOSThread()
+	defer r.unlock()
 	var errs []error
 	if r.child != nil {
 		errs = append(errs, r.child.close())
@@ -203,6 +205,14 @@ func (r *Recorder) Close() error {
 		errs = append(errs, r.poll.Close())
 	}
 	return errors.Join(errs...)
+}
+
+// unlock lets the goroutine go from its thread, once.
+func (r *Recorder) unlock() {
+	if r.locked {
+		r.locked = false
+		runtime.UnlockOSThread()
+	}
 }
 
 // Run records into out until ctx ends, the command exits or all recorded
@@ -256,6 +266,11 @@ func (r *Recorder) record(ctx context.Context) error {
 		if err := r.startChild(); err != nil {
 			return err
 		}
+	}
+	if !r.set.onExec {
+		// Where the thread is parked with its goroutine, each wake-up
+		// costs another thread's as well.
+		r.unlock()
 	}
 	return r.loop(ctx)
 }

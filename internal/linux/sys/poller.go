@@ -10,7 +10,9 @@ import (
 	"os"
 	"runtime"
 	"sync"
+	"syscall"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -24,69 +26,132 @@ type Ready struct {
 }
 
 // Poller waits for many descriptors at once. One goroutine may be in Wait;
-// Add, Wake and Close may be called meanwhile.
+// everything else may be called meanwhile.
+//
+// A goroutine in Wait is parked by Go's own poller, which watches the
+// Poller's epoll. In a system call of its own it would keep the runtime's
+// monitor thread looking at it, some 50 times after each wake-up, which costs
+// a recorder more than what it wakes up for. The timeout is a timer of the
+// kernel for the same reason.
 type Poller struct {
-	// Lock order: waitMu, then mu. Close marks the poller closed and wakes the
-	// waiter under mu, lets mu go, and closes the descriptors under waitMu.
+	// Lock order: waitMu, then mu.
 	waitMu sync.Mutex
 	events []unix.EpollEvent
+	found  []Ready
+	parked bool // in the current Wait
+	failed error
+	look   func(fd uintptr) bool // p.collect
 
 	mu     sync.Mutex
 	closed bool
-	epoll  *FD
+	file   *os.File // the epoll that Wait waits for
+	conn   syscall.RawConn
+	epoll  int // the number of file, for as long as mu is held and closed is not set
+	quiet  *FD // epoll of what Mute silences, in epoll unless muted
+	muted  bool
+	timer  *FD
 	wake   *FD
 }
 
-// wakeID is the epoll data of the poller's own eventfd.
-const wakeID = -1
+// Data of the poller's own descriptors in its epoll.
+const (
+	wakeID  = -1
+	timerID = -2
+	quietID = -3
+)
 
 // NewPoller returns an empty poller.
 func NewPoller() (_ *Poller, err error) {
 	p := &Poller{events: make([]unix.EpollEvent, 64)}
+	p.look = p.collect
 	defer func() {
 		if err != nil {
-			p.epoll.Close()
-			p.wake.Close()
+			p.release()
 		}
 	}()
-	raw, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	epoll, err := newEpoll()
 	if err != nil {
+		return nil, err
+	}
+	// Go's poller takes descriptors that do not block; an epoll has no other
+	// use for the flag.
+	if err := unix.SetNonblock(epoll.Int(), true); err != nil {
 		return nil, fmt.Errorf("create epoll: %w", err)
 	}
-	p.epoll = own(raw)
-	raw, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	p.epoll = epoll.Int()
+	p.file = epoll.File("epoll")
+	if p.conn, err = p.file.SyscallConn(); err != nil {
+		return nil, fmt.Errorf("create epoll: %w", err)
+	}
+	if p.quiet, err = newEpoll(); err != nil {
+		return nil, err
+	}
+	raw, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err != nil {
 		return nil, fmt.Errorf("create eventfd: %w", err)
 	}
 	p.wake = own(raw)
-	if err := p.add(p.wake, wakeID); err != nil {
-		return nil, err
+	raw, err = unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK)
+	if err != nil {
+		return nil, fmt.Errorf("create timer: %w", err)
+	}
+	p.timer = own(raw)
+	for id, fd := range map[int]*FD{wakeID: p.wake, timerID: p.timer, quietID: p.quiet} {
+		if err := addTo(p.epoll, fd, id); err != nil {
+			return nil, err
+		}
 	}
 	return p, nil
 }
 
-// Add waits for fd too. id, not negative, is what Wait reports. The
-// descriptor stays the caller's and leaves the poller when it is closed.
-func (p *Poller) Add(fd *FD, id int) error {
-	if id < 0 {
-		return fmt.Errorf("add descriptor to poller: id %d: %w", id, unix.EINVAL)
+func newEpoll() (*FD, error) {
+	raw, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("create epoll: %w", err)
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
-		return fmt.Errorf("add descriptor to poller: %w", os.ErrClosed)
-	}
-	return p.add(fd, id)
+	return own(raw), nil
 }
 
-func (p *Poller) add(fd *FD, id int) error {
+func addTo(epoll int, fd *FD, id int) error {
 	ev := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(id)}
-	err := unix.EpollCtl(p.epoll.Int(), unix.EPOLL_CTL_ADD, fd.Int(), &ev)
+	err := unix.EpollCtl(epoll, unix.EPOLL_CTL_ADD, fd.Int(), &ev)
 	runtime.KeepAlive(fd)
 	if err != nil {
 		return fmt.Errorf("add descriptor to poller: %w", err)
 	}
 	return nil
+}
+
+func removeFrom(epoll int, fd *FD) error {
+	err := unix.EpollCtl(epoll, unix.EPOLL_CTL_DEL, fd.Int(), nil)
+	runtime.KeepAlive(fd)
+	if err != nil {
+		return fmt.Errorf("remove descriptor from poller: %w", err)
+	}
+	return nil
+}
+
+// Add waits for fd too. id, not negative, is what Wait reports. The
+// descriptor stays the caller's and leaves the poller when it is closed.
+func (p *Poller) Add(fd *FD, id int) error {
+	return p.locked(func() error { return addTo(p.epoll, fd, id) }, id)
+}
+
+// AddMutable is Add for a descriptor that Mute silences.
+func (p *Poller) AddMutable(fd *FD, id int) error {
+	return p.locked(func() error { return addTo(p.quiet.Int(), fd, id) }, id)
+}
+
+func (p *Poller) locked(add func() error, id int) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return fmt.Errorf("add descriptor to poller: %w", os.ErrClosed)
+	}
+	if id < 0 {
+		return fmt.Errorf("add descriptor to poller: id %d: %w", id, unix.EINVAL)
+	}
+	return add()
 }
 
 // Remove stops waiting for fd: needed for one that stays open but has hung
@@ -97,68 +162,121 @@ func (p *Poller) Remove(fd *FD) error {
 	if p.closed {
 		return fmt.Errorf("remove descriptor from poller: %w", os.ErrClosed)
 	}
-	err := unix.EpollCtl(p.epoll.Int(), unix.EPOLL_CTL_DEL, fd.Int(), nil)
-	runtime.KeepAlive(fd)
-	if err != nil {
-		return fmt.Errorf("remove descriptor from poller: %w", err)
+	err := removeFrom(p.epoll, fd)
+	if errors.Is(err, unix.ENOENT) {
+		err = removeFrom(p.quiet.Int(), fd)
 	}
-	return nil
+	return err
+}
+
+// Mute makes Wait sleep through what happens to the descriptors of AddMutable,
+// until it is called with false: then what has happened meanwhile counts.
+func (p *Poller) Mute(on bool) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return fmt.Errorf("mute poller: %w", os.ErrClosed)
+	}
+	if p.muted == on {
+		return nil
+	}
+	p.muted = on
+	if on {
+		return removeFrom(p.epoll, p.quiet)
+	}
+	return addTo(p.epoll, p.quiet, quietID)
 }
 
 // Wait blocks until a descriptor is readable, Wake is called or timeout has
 // passed; a negative timeout is none. It appends what is ready to dst[:0].
-// Nothing ready after Wake is no error; after the timeout the error is
-// os.ErrDeadlineExceeded, after Close os.ErrClosed.
+// After the timeout the error is os.ErrDeadlineExceeded, after Close
+// os.ErrClosed.
+//
+// Nothing ready and no error means that something may have happened: Wake, or
+// a perf event had records. Those tell a poll only once that they have, and
+// the poll of Go's poller may have been that one.
 func (p *Poller) Wait(timeout time.Duration, dst []Ready) ([]Ready, error) {
 	p.waitMu.Lock()
 	defer p.waitMu.Unlock()
-	dst = dst[:0]
-	n, err := p.wait(timeout)
-	if err != nil {
-		return dst, err
+	p.found, p.failed, p.parked = dst[:0], nil, timeout == 0
+	var deadline time.Time
+	if timeout >= 0 {
+		deadline = time.Now().Add(timeout)
 	}
-	for _, ev := range p.events[:n] {
-		if ev.Fd == wakeID {
-			continue
-		}
-		dst = append(dst, Ready{ID: int(ev.Fd), Hangup: ev.Events&(unix.EPOLLHUP|unix.EPOLLERR) != 0})
+	if err := p.setTimer(timeout); err != nil {
+		return p.found, err
 	}
-	if len(dst) < n {
-		return dst, p.woken()
+	if err := p.conn.Read(p.look); err != nil {
+		return p.found, os.ErrClosed // there is no other reason
 	}
-	return dst, nil
+	if p.failed == nil && len(p.found) == 0 && timeout >= 0 && !time.Now().Before(deadline) {
+		p.failed = os.ErrDeadlineExceeded
+	}
+	return p.found, p.failed
 }
 
-// wait is epoll_wait with the deadline kept over interruptions.
-func (p *Poller) wait(timeout time.Duration) (int, error) {
+// setTimer makes the timer expire after d, or not if that is negative or zero.
+func (p *Poller) setTimer(d time.Duration) error {
 	p.mu.Lock()
-	closed := p.closed
-	p.mu.Unlock()
-	if closed {
-		return 0, os.ErrClosed
+	defer p.mu.Unlock()
+	if p.closed {
+		return os.ErrClosed
 	}
-	deadline := time.Now().Add(timeout)
-	for {
-		ms := -1
-		if timeout >= 0 {
-			left := max(time.Until(deadline), 0)
-			ms = int((left + time.Millisecond - 1) / time.Millisecond)
-		}
-		n, err := unix.EpollWait(p.epoll.Int(), p.events, ms)
-		switch {
-		case errors.Is(err, unix.EINTR):
-			continue
-		case err != nil:
-			return 0, fmt.Errorf("wait for descriptors: %w", err)
-		case n == 0:
-			return 0, os.ErrDeadlineExceeded
-		}
-		return n, nil
+	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(max(d, 0).Nanoseconds())}
+	_, _, errno := unix.RawSyscall6(unix.SYS_TIMERFD_SETTIME, uintptr(p.timer.Int()), 0, uintptr(unsafe.Pointer(&spec)), 0, 0, 0)
+	if errno != 0 {
+		return fmt.Errorf("set timer of poller: %w", errno)
 	}
+	return nil
 }
 
-// woken takes the wake-ups back. After Close they stay, so that every later
-// Wait returns.
+// collect takes what is ready without waiting. It is false if the caller
+// should wait, which happens once.
+func (p *Poller) collect(fd uintptr) bool {
+	n, err := pollNow(fd, p.events)
+	if err != nil {
+		p.failed = err
+		return true
+	}
+	deeper := false
+	for _, ev := range p.events[:n] {
+		switch ev.Fd {
+		case timerID:
+		case wakeID:
+			p.failed = p.woken()
+		case quietID:
+			deeper = true
+		default:
+			p.take(ev)
+		}
+	}
+	if deeper {
+		if n, err := pollNow(uintptr(p.quiet.Int()), p.events); err == nil {
+			for _, ev := range p.events[:n] {
+				p.take(ev)
+			}
+		}
+	}
+	wait := n == 0 && !p.parked
+	p.parked = true
+	return !wait
+}
+
+func (p *Poller) take(ev unix.EpollEvent) {
+	p.found = append(p.found, Ready{ID: int(ev.Fd), Hangup: ev.Events&(unix.EPOLLHUP|unix.EPOLLERR) != 0})
+}
+
+// pollNow is epoll_wait without waiting, of which Go's scheduler need not be
+// told.
+func pollNow(epoll uintptr, events []unix.EpollEvent) (int, error) {
+	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, epoll, uintptr(unsafe.Pointer(&events[0])), uintptr(len(events)), 0, 0, 0)
+	if errno != 0 {
+		return 0, fmt.Errorf("wait for descriptors: %w", errno)
+	}
+	return int(n), nil
+}
+
+// woken takes the wake-ups back.
 func (p *Poller) woken() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -179,10 +297,6 @@ func (p *Poller) Wake() error {
 	if p.closed {
 		return fmt.Errorf("wake poller: %w", os.ErrClosed)
 	}
-	return p.signal()
-}
-
-func (p *Poller) signal() error {
 	one := [8]byte{1, 1, 1, 1, 1, 1, 1, 0} // any count does, in either byte order
 	if _, err := unix.Write(p.wake.Int(), one[:]); err != nil && !errors.Is(err, unix.EAGAIN) {
 		return fmt.Errorf("wake poller: %w", err)
@@ -193,15 +307,19 @@ func (p *Poller) signal() error {
 // Close interrupts Wait and releases the poller, not the descriptors in it.
 func (p *Poller) Close() error {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	if p.closed {
-		p.mu.Unlock()
 		return nil
 	}
 	p.closed = true
-	err := p.signal()
-	p.mu.Unlock()
+	return p.release()
+}
 
-	p.waitMu.Lock()
-	defer p.waitMu.Unlock()
-	return errors.Join(err, p.epoll.Close(), p.wake.Close())
+// release closes what there is.
+func (p *Poller) release() error {
+	var err error
+	if p.file != nil {
+		err = p.file.Close() // which a Wait outlives no longer than it must
+	}
+	return errors.Join(err, p.quiet.Close(), p.wake.Close(), p.timer.Close())
 }

@@ -116,6 +116,7 @@ func TestPollerCloseInterruptsWait(t *testing.T) {
 		"Wait":  second(p.Wait(-1, nil)),
 		"Add":   p.Add(nil, 1),
 		"Wake":  p.Wake(),
+		"Mute":  p.Mute(true),
 	} {
 		if name == "Close" && err != nil || name != "Close" && !errors.Is(err, os.ErrClosed) {
 			t.Errorf("%s after Close: %v", name, err)
@@ -134,4 +135,59 @@ func TestPollerDeadline(t *testing.T) {
 	if d := time.Since(start); d < 20*time.Millisecond {
 		t.Errorf("Wait returned after %v, before its timeout", d)
 	}
+}
+
+// What happens to a muted descriptor neither wakes nor is forgotten.
+func TestPollerMute(t *testing.T) {
+	testutil.CheckLeaks(t)
+	p := newPoller(t)
+	r, w := pipe(t)
+	if err := p.AddMutable(r, 7); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // muting twice does nothing
+		if err := p.Mute(true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := w.Writev([][]byte{{1}}); err != nil {
+		t.Fatal(err)
+	}
+	if ready, err := p.Wait(10*time.Millisecond, nil); !errors.Is(err, os.ErrDeadlineExceeded) || len(ready) != 0 {
+		t.Fatalf("muted: %v, %v, want deadline exceeded", ready, err)
+	}
+	if err := p.Mute(false); err != nil {
+		t.Fatal(err)
+	}
+	if ready, err := p.Wait(-1, nil); err != nil || len(ready) != 1 || ready[0] != (Ready{ID: 7}) {
+		t.Fatalf("not muted: %v, %v, want descriptor 7", ready, err)
+	}
+	if err := p.Remove(r); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Wait(0, nil); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("removed: %v, want deadline exceeded", err)
+	}
+}
+
+// A wait that is over by its timeout leaves nothing behind for the next.
+func TestPollerTimerIsSetAgain(t *testing.T) {
+	p := newPoller(t)
+	r, w := pipe(t)
+	if err := p.Add(r, 1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Wait(time.Millisecond, nil); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if _, err := w.Writev([][]byte{{1}}); err != nil {
+			t.Error(err)
+		}
+	})
+	if ready, err := p.Wait(-1, nil); err != nil || len(ready) != 1 {
+		t.Errorf("got %v, %v, want the descriptor and not the old timer", ready, err)
+	}
+	wg.Wait()
 }

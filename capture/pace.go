@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package capture
+
+import "time"
+
+// How often sideband is looked at. The kernel wakes the recorder for each
+// record of it, which where processes start all the time would cost more than
+// the recording.
+const (
+	// firstPace is the time between two looks after something happened. A
+	// process must live as long, or its file, for the build-id of a file
+	// that was not seen before.
+	firstPace = 4 * time.Millisecond
+	// lastPace is the longest: when all files that are mapped are known.
+	lastPace = 32 * time.Millisecond
+	// calm is how long nothing happens before the kernel is to wake the
+	// recorder again.
+	calm = 100 * time.Millisecond
+	// highFill is how full a ring of sideband should be at a look at most.
+	highFill = 1. / 8
+)
+
+// pace says when to look at sideband. The first record after a calm wakes the
+// recorder at once. Then it looks by the clock: at first often, and as long as
+// all it finds are processes that map known files less and less so, because
+// only a file that is not known has to be found before its process ends.
+type pace struct {
+	every time.Duration // 0: the kernel wakes
+	last  time.Time     // the last look
+	empty time.Duration // for how long looks have found nothing
+}
+
+// left is the time until the next look, long if the kernel wakes.
+func (p *pace) left(now time.Time) time.Duration {
+	if p.every == 0 {
+		return time.Hour
+	}
+	return p.every - now.Sub(p.last)
+}
+
+// due: it is time to look.
+func (p *pace) due(now time.Time) bool { return p.every == 0 || p.left(now) <= 0 }
+
+// looked chooses the time of the next look. fill is the share of the fullest
+// ring that was filled; news: there were files that were not known.
+func (p *pace) looked(now time.Time, fill float64, news bool) {
+	p.last = now
+	switch {
+	case fill == 0 && p.every == 0:
+	case fill == 0:
+		if p.empty += p.every; p.empty >= calm {
+			p.every, p.empty = 0, 0
+		}
+	case p.every == 0 || news || fill > highFill:
+		p.every, p.empty = firstPace, 0
+	default:
+		p.every, p.empty = min(2*p.every, lastPace), 0
+	}
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package capture
+
+import (
+	"testing"
+	"time"
+)
+
+// A recorder looks often while files are new, less often where all are known,
+// and lets the kernel wake it when nothing happens.
+func TestPace(t *testing.T) {
+	var p pace
+	now := time.Unix(1000, 0)
+	look := func(fill float64, news bool) time.Duration {
+		t.Helper()
+		if !p.due(now) {
+			t.Fatalf("no look is due at %v, every %v", now, p.every)
+		}
+		p.looked(now, fill, news)
+		if p.every != 0 && p.due(now) {
+			t.Fatal("a look is due right after one")
+		}
+		now = now.Add(p.every)
+		return p.every
+	}
+	if d := look(0, false); d != 0 {
+		t.Errorf("woken for nothing: next look in %v, want when the kernel wakes", d)
+	}
+	if d := look(0.01, false); d != firstPace {
+		t.Errorf("first record: next look in %v", d)
+	}
+	for range 10 {
+		look(0.01, false)
+	}
+	if p.every != lastPace {
+		t.Errorf("known files only: every %v, want %v", p.every, lastPace)
+	}
+	if d := look(0.01, true); d != firstPace {
+		t.Errorf("a new file: next look in %v", d)
+	}
+	look(0.01, false)
+	if d := look(2*highFill, false); d != firstPace {
+		t.Errorf("a filling ring: next look in %v", d)
+	}
+	var quiet time.Duration
+	for p.every != 0 {
+		quiet += p.every
+		if look(0, false); quiet > time.Minute {
+			t.Fatal("it never becomes quiet")
+		}
+	}
+	if quiet < calm {
+		t.Errorf("quiet after %v, want %v", quiet, calm)
+	}
+}
