@@ -3,8 +3,10 @@
 // Package buildid names ELF files by their content: it reads the GNU build-id
 // out of ELF notes, and keeps files in a store addressed by it.
 //
-// Start with [FromFile] for the id of an ELF file, [FromNotes] for the bytes
-// of a note section (such as /sys/kernel/notes), and [OpenStore] for the store.
+// Start with [FromFile] for the build-id of an ELF file, [Identify] for an id
+// that also files without one have, [FromNotes] for the bytes of a note section
+// (such as /sys/kernel/notes), [FromImage] for a file mapped in memory, and
+// [OpenStore] for the store.
 //
 // The store has perf's layout, so that "perf report --buildid-dir DIR" finds
 // what gantry put there and gantry finds what perf put there. A file is never
@@ -24,14 +26,20 @@ import (
 // write 8 (xxhash), 16 (md5, uuid) or 20 (sha1), and as many as a user asks.
 const MaxSize = 64
 
+// minSize is the shortest id that the store has a place for.
+const minSize = 2
+
+// usualSize is the shortest id that any linker writes unasked, xxhash.
+const usualSize = 8
+
 // recordSize is the size that the kernel and perf reserve for an id.
 const recordSize = 20
 
 // ErrNoID is returned for a well-formed file that has no build-id.
 var ErrNoID = errors.New("no build-id")
 
-// ID is the build-id of an ELF file. It is comparable and may be a map key;
-// its zero value means "no id".
+// ID is the build-id of an ELF file, or what stands for it ([Kind]). It is
+// comparable and may be a map key; its zero value means "no id".
 type ID struct {
 	raw string // the bytes; a string, so that an ID is small and comparable
 }

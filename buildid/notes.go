@@ -38,7 +38,11 @@ func gnuID(b []byte, order binary.ByteOrder, align int) (ID, error) {
 	if err != nil {
 		return ID{}, err
 	}
-	return New(desc)
+	id, err := New(desc)
+	if err == nil && id.Kind() != KindGNU {
+		return ID{}, ErrNoID // in the form of the ids that gantry makes up
+	}
+	return id, err
 }
 
 func goID(b []byte, order binary.ByteOrder, align int) (string, error) {

@@ -3,7 +3,6 @@
 package buildid
 
 import (
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -11,7 +10,9 @@ import (
 	"os"
 	"path"
 	"strings"
+	"sync/atomic"
 	"syscall"
+	"time"
 )
 
 // ErrMismatch is returned for a file whose build-id is not the wanted one.
@@ -30,7 +31,11 @@ const (
 
 	unnamedPath = "[unnamed]" // for files whose own name cannot be a directory
 	tempPrefix  = ".gantry-"
+	lockName    = ".gantry.lock"
 	maxNameSize = 2 << 10
+
+	// touchAfter is how exactly the store remembers when a file was used.
+	touchAfter = 10 * time.Minute
 )
 
 // Store is a directory of files addressed by build-id. Any number of processes
@@ -39,14 +44,18 @@ const (
 //
 //	PATH/ID/elf             the file, under the path it had ("vdso", "kallsyms"
 //	                        for those two)
-//	PATH/ID/debug           the symbols stripped from it, if another tool put
-//	                        them there
+//	PATH/ID/debug           the symbols stripped from it
 //	.build-id/ID[:2]/ID[2:] a symbolic link to its directory PATH/ID
 //
+// The time of PATH/ID says when the file was last used.
+//
 // Nothing outside of the directory is ever read or written, whatever the links
-// in it say. Several goroutines may use a Store.
+// in it say. What is written appears by a rename; what removes something holds
+// a lock that those who put something in its place share. Several goroutines
+// may use a Store.
 type Store struct {
-	root *os.Root
+	root    *os.Root
+	dropped atomic.Uint64
 }
 
 // OpenStore opens the store in an existing directory. The caller closes it.
@@ -58,12 +67,18 @@ func OpenStore(dir string) (*Store, error) {
 	return &Store{root: root}, nil
 }
 
-// CreateStore opens the store in a directory, which it makes if need be.
+// CreateStore opens the store in a directory, which it makes if need be, for a
+// writer: it removes what writers that were killed left half written.
 func CreateStore(dir string) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("create build-id store: %w", err)
 	}
-	return OpenStore(dir)
+	s, err := OpenStore(dir)
+	if err != nil {
+		return nil, err
+	}
+	s.removeTemps(time.Now()) // what cannot be removed is tried again by the next
+	return s, nil
 }
 
 // Close releases the directory. Files that Lookup returned stay open.
@@ -77,36 +92,54 @@ type Source struct {
 
 	// Want is the build-id that the file must have. If it is zero, any will do.
 	Want ID
+
+	// Limit is the largest size in bytes; 0 is none.
+	Limit int64
 }
 
-// Add copies an ELF file into the store and returns its build-id. The copy is
-// what is checked, so the file may change meanwhile: ErrMismatch is returned if
-// the copy does not have the wanted id, ErrNoID or ErrNotELF if it has none.
-// A file that is in the store already is not written again.
+// Add copies an ELF file into the store and returns its id, that of Identify.
+// The copy is what is checked, so the file may change meanwhile: ErrMismatch is
+// returned if the copy does not have the wanted id, ErrNotELF if it is none,
+// ErrTooLarge if it exceeds the limit. A file that is in the store already is
+// not written again. Of an *os.File or an io.LimitedReader of one the kernel
+// shares the blocks with the copy, where the file system can.
 func (s *Store) Add(r io.Reader, src Source) (ID, error) {
-	if !src.Want.IsZero() && s.Has(src.Want) {
-		return src.Want, nil
-	}
-	temp, err := s.copyTemp(r)
-	if err != nil {
-		return ID{}, fmt.Errorf("add %s to build-id store: %w", src.Path, err)
-	}
-	defer s.root.Remove(temp) // fails if it was put in place
-	id, err := s.checkFile(temp, src.Want)
-	if err != nil {
-		return ID{}, fmt.Errorf("add %s to build-id store: %w", src.Path, err)
-	}
-	if s.Has(id) {
-		return id, nil
-	}
 	name := elfFileName
 	if src.Path == vdsoPath {
 		name = vdsoFileName
 	}
-	if err := s.place(temp, id, src.Path, name); err != nil {
+	id, err := s.add(r, src, name, s.Has)
+	if err != nil {
 		return ID{}, fmt.Errorf("add %s to build-id store: %w", src.Path, err)
 	}
 	return id, nil
+}
+
+// AddDebug copies the file with the symbols that were stripped from the ELF file
+// with the wanted id, as Add does the file itself. A file that is known by the
+// hash of its content has none.
+func (s *Store) AddDebug(r io.Reader, src Source) (ID, error) {
+	id, err := s.add(r, src, debugName, s.hasDebug)
+	if err != nil {
+		return ID{}, fmt.Errorf("add symbols %s to build-id store: %w", src.Path, err)
+	}
+	return id, nil
+}
+
+func (s *Store) add(r io.Reader, src Source, name string, has func(ID) bool) (ID, error) {
+	if !src.Want.IsZero() && has(src.Want) {
+		return src.Want, nil
+	}
+	temp, err := s.copyTemp(r, src.Limit)
+	if err != nil {
+		return ID{}, err
+	}
+	defer temp.close(s) // removes what was not put in place
+	id, err := s.checkFile(temp.name, src.Want)
+	if err != nil || has(id) {
+		return id, err
+	}
+	return id, s.place(temp.name, id, src.Path, name)
 }
 
 // AddKallsyms copies /proc/kallsyms into the store, for the kernel with this
@@ -117,12 +150,12 @@ func (s *Store) AddKallsyms(r io.Reader, kernel ID) error {
 	if kernel.IsZero() {
 		return fmt.Errorf("add kernel symbols to build-id store: %w", ErrNoID)
 	}
-	temp, err := s.copyTemp(r)
+	temp, err := s.copyTemp(r, 0)
 	if err != nil {
 		return fmt.Errorf("add kernel symbols to build-id store: %w", err)
 	}
-	defer s.root.Remove(temp)
-	if err := s.place(temp, kernel, kallsymsPath, kallsymsName); err != nil {
+	defer temp.close(s)
+	if err := s.place(temp.name, kernel, kallsymsPath, kallsymsName); err != nil {
 		return fmt.Errorf("add kernel symbols to build-id store: %w", err)
 	}
 	return nil
@@ -138,9 +171,18 @@ func (s *Store) Has(id ID) bool {
 	return true
 }
 
+func (s *Store) hasDebug(id ID) bool {
+	f, _, err := s.LookupDebug(id)
+	if err != nil {
+		return false
+	}
+	f.Close()
+	return true
+}
+
 // Lookup opens the ELF file with a build-id, which it reads again to be sure.
 // The caller closes the file. The error is fs.ErrNotExist if there is none, and
-// ErrMismatch if there is another in its place.
+// ErrMismatch if there is another in its place, which is dropped.
 func (s *Store) Lookup(id ID) (f *os.File, size int64, err error) {
 	return s.lookup(id, elfFileName, vdsoFileName)
 }
@@ -153,11 +195,13 @@ func (s *Store) LookupDebug(id ID) (f *os.File, size int64, err error) {
 
 // lookup opens the first file there is of the names, and checks its build-id.
 func (s *Store) lookup(id ID, names ...string) (f *os.File, size int64, err error) {
-	if id.Len() < 2 {
+	if id.Len() < minSize {
 		return nil, 0, fmt.Errorf("look up build-id %q: %w", id, fs.ErrNotExist)
 	}
-	for _, name := range names {
-		f, size, err = s.openFile(path.Join(linkOf(id), name))
+	name := ""
+	for _, n := range names {
+		name = path.Join(linkOf(id), n)
+		f, size, err = s.openFile(name)
 		if !errors.Is(err, fs.ErrNotExist) {
 			break
 		}
@@ -165,21 +209,28 @@ func (s *Store) lookup(id ID, names ...string) (f *os.File, size int64, err erro
 	if err != nil {
 		return nil, 0, fmt.Errorf("look up build-id %s: %w", id, err)
 	}
-	got, err := FromFile(f, size)
-	if err == nil && !id.Matches(got) {
-		err = fmt.Errorf("%w: %s", ErrMismatch, got)
-	}
-	if err != nil {
+	if err := check(f, size, id); err != nil {
 		f.Close()
+		s.drop(id, name, err)
 		return nil, 0, fmt.Errorf("look up build-id %s: %w", id, err)
 	}
+	s.touch(id)
 	return f, size, nil
+}
+
+// touch notes that the file of an id is used. A store that may only be read
+// does not learn of it.
+func (s *Store) touch(id ID) {
+	link, now := linkOf(id), time.Now()
+	if info, err := s.root.Stat(link); err == nil && now.Sub(info.ModTime()).Abs() > touchAfter {
+		s.root.Chtimes(link, now, now)
+	}
 }
 
 // Kallsyms opens the copy of /proc/kallsyms made for the kernel with this
 // build-id. The caller closes it.
 func (s *Store) Kallsyms(kernel ID) (*os.File, error) {
-	if kernel.Len() < 2 {
+	if kernel.Len() < minSize {
 		return nil, fmt.Errorf("look up kernel symbols: %w", fs.ErrNotExist)
 	}
 	f, _, err := s.openFile(path.Join(linkOf(kernel), kallsymsName))
@@ -197,7 +248,7 @@ func (s *Store) openFile(name string) (*os.File, int64, error) {
 	}
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is not a regular file", name)
+		err = fmt.Errorf("%s: %w", name, errNotRegular)
 	}
 	if err != nil {
 		f.Close()
@@ -206,46 +257,31 @@ func (s *Store) openFile(name string) (*os.File, int64, error) {
 	return f, info.Size(), nil
 }
 
-// copyTemp writes what r has into a new file and returns its name.
-func (s *Store) copyTemp(r io.Reader) (name string, err error) {
-	name = tempPrefix + rand.Text()
-	f, err := s.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return "", err
-	}
-	_, err = io.Copy(f, r)
-	if e := f.Close(); err == nil {
-		err = e
-	}
-	if err != nil {
-		s.root.Remove(name)
-		return "", err
-	}
-	return name, nil
-}
-
-// checkFile returns the build-id of a file, if it is the wanted one.
+// checkFile returns the id of a file, if it is the wanted one.
 func (s *Store) checkFile(name string, want ID) (ID, error) {
 	f, size, err := s.openFile(name)
 	if err != nil {
 		return ID{}, err
 	}
 	defer f.Close()
-	id, err := FromFile(f, size)
+	id := want
+	if want.IsZero() {
+		id, err = Identify(f, size)
+	} else {
+		err = check(f, size, want)
+	}
 	if err != nil {
 		return ID{}, err
 	}
-	if id.Len() < 2 {
+	if id.Len() < minSize {
 		return ID{}, fmt.Errorf("build-id %s is too short for the store", id)
-	}
-	if !want.IsZero() && !want.Matches(id) {
-		return ID{}, fmt.Errorf("%w: %s, not %s", ErrMismatch, id, want)
 	}
 	return id, s.root.Chmod(name, 0o644)
 }
 
 // place moves a finished file to where its id leads.
 func (s *Store) place(temp string, id ID, origin, name string) error {
+	defer s.lock(shared)()
 	link := linkOf(id)
 	if err := s.root.MkdirAll(path.Dir(link), 0o755); err != nil {
 		return err
@@ -295,11 +331,17 @@ func linkOf(id ID) string {
 }
 
 // directoryName turns the path of a file, which a container may have chosen,
-// into that of a directory below the store.
+// into that of a directory below the store. A path through what could be the
+// directory of an entry would put one entry into another.
 func directoryName(origin string) string {
 	name := strings.TrimPrefix(path.Clean("/"+origin), "/")
 	if name == "" || len(name) > maxNameSize || strings.HasPrefix(name, ".") || strings.Contains(name, "\x00") {
 		return unnamedPath
+	}
+	for part := range strings.SplitSeq(name, "/") {
+		if id, err := Parse(part); err == nil && id.Len() >= usualSize {
+			return unnamedPath
+		}
 	}
 	return name
 }

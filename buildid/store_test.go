@@ -113,51 +113,50 @@ type errReader struct{ err error }
 func (r errReader) Read([]byte) (int, error) { return 0, r.err }
 
 // TestStoreChecksOnRead puts a file in the place of another, and things that
-// are no files.
+// are no files. What is wrong is refused, dropped and counted.
 func TestStoreChecksOnRead(t *testing.T) {
 	s, dir := newStore(t)
 	id := ID{raw: "\xaa\xbb\xcc"}
-	if _, err := s.Add(bytes.NewReader(testELF(id.Bytes())), Source{Path: "/app"}); err != nil {
+	elf := filepath.Join(dir, "app", id.String(), "elf")
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, testELF(id.Bytes()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	elf := filepath.Join(dir, "app", id.String(), "elf")
-	put := func(content []byte) {
-		t.Helper()
+	write := func(content []byte) func() error {
+		return func() error { return os.WriteFile(elf, content, 0o600) }
+	}
+	dropped := uint64(0)
+	for _, tc := range []struct {
+		what string
+		put  func() error
+		want error
+		drop bool
+	}{
+		{"other file", write(testELF([]byte{1, 2, 3})), ErrMismatch, true},
+		{"garbage", write([]byte("short")), ErrNotELF, true},
+		{"truncated file", write(testELF(id.Bytes())[:70]), io.ErrUnexpectedEOF, true},
+		{"FIFO", func() error { return syscall.Mkfifo(elf, 0o600) }, errNotRegular, false}, // must not wait for a writer
+		{"directory", func() error { return os.Mkdir(elf, 0o700) }, errNotRegular, false},
+		{"link out of the store", func() error { return os.Symlink(secret, elf) }, nil, false},
+	} {
 		if err := os.RemoveAll(elf); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(elf, content, 0o600); err != nil {
+		if _, err := s.Add(bytes.NewReader(testELF(id.Bytes())), Source{Path: "/app", Want: id}); err != nil || !s.Has(id) {
+			t.Fatalf("before the %s: %v", tc.what, err)
+		}
+		if err := errors.Join(os.Remove(elf), tc.put()); err != nil {
 			t.Fatal(err)
 		}
-	}
-	put(testELF([]byte{1, 2, 3}))
-	if _, _, err := s.Lookup(id); !errors.Is(err, ErrMismatch) {
-		t.Errorf("other file in place: %v", err)
-	}
-	if _, err := s.Add(bytes.NewReader(testELF(id.Bytes())), Source{Path: "/app", Want: id}); err != nil || !s.Has(id) {
-		t.Errorf("the right file does not replace the wrong one: %v", err)
-	}
-	put([]byte("short"))
-	if _, _, err := s.Lookup(id); !errors.Is(err, ErrNotELF) {
-		t.Errorf("garbage in place: %v", err)
-	}
-	if err := os.Remove(elf); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Mkfifo(elf, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err := s.Lookup(id); err == nil { // must not wait for a writer
-		t.Error("a FIFO was opened")
-	}
-	if err := os.Remove(elf); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink("/etc/hostname", elf); err != nil {
-		t.Fatal(err)
-	}
-	if f, _, err := s.Lookup(id); err == nil {
-		t.Errorf("a link out of the store was followed to %s", f.Name())
+		if _, _, err := s.Lookup(id); err == nil || tc.want != nil && !errors.Is(err, tc.want) {
+			t.Errorf("%s in place: %v", tc.what, err)
+		}
+		if tc.drop {
+			dropped++
+		}
+		if _, err := os.Lstat(elf); tc.drop != errors.Is(err, fs.ErrNotExist) || s.Dropped() != dropped {
+			t.Errorf("%s: %v, %d are dropped", tc.what, err, s.Dropped())
+		}
 	}
 }
 
