@@ -9,7 +9,6 @@ const (
 	rolePass   role = iota // nothing, but there may be functions below it
 	roleFunc               // a function
 	roleInline             // a call inlined into one
-	roleOpaque             // a type: no code below it
 )
 
 type attr struct {
@@ -41,7 +40,6 @@ type abbrev struct {
 	tag      uint16
 	role     role
 	children bool
-	sibling  bool // has DW_AT_sibling
 	attrs    []attr
 	skips    []skipOp
 }
@@ -140,7 +138,6 @@ func (r *buf) attrs(a *abbrev, enc encoding, keep bool) {
 			continue
 		}
 		a.attrs = append(a.attrs, at)
-		a.sibling = a.sibling || at.name == atSibling
 		op, ok := skipOf(at.form, enc)
 		if !ok {
 			r.fail() // a form of another standard: nothing behind it can be found
@@ -175,8 +172,6 @@ func roleOf(tag uint16) role {
 		return roleFunc
 	case tagInlinedSubroutine:
 		return roleInline
-	case tagArrayType, tagClassType, tagEnumerationType, tagStructureType, tagSubroutineType, tagUnionType:
-		return roleOpaque
 	}
 	return rolePass
 }

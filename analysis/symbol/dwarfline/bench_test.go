@@ -3,7 +3,6 @@
 package dwarfline
 
 import (
-	"debug/elf"
 	"os"
 	"testing"
 )
@@ -11,24 +10,7 @@ import (
 // open reads the DWARF of a program.
 func open(t testing.TB, path string, o *Options) *Data {
 	t.Helper()
-	file, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := elf.NewFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	src, err := Load(f, file, uint64(info.Size()), false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return New(src, o)
+	return New(load(t, path), o)
 }
 
 // BenchmarkCalls asks for addresses all over the program of GANTRY_BENCH_ELF.

@@ -5,16 +5,10 @@ package dwarfline
 // Numbers of the DWARF standard, version 5, chapter 7, and of its GNU
 // extensions, as far as they count here.
 const (
-	tagArrayType         = 0x01
-	tagClassType         = 0x02
-	tagEnumerationType   = 0x04
-	tagStructureType     = 0x13
-	tagSubroutineType    = 0x15
-	tagUnionType         = 0x17
 	tagInlinedSubroutine = 0x1d
 	tagSubprogram        = 0x2e
+	tagPartialUnit       = 0x3c
 
-	atSibling        = 0x01
 	atName           = 0x03
 	atStmtList       = 0x10
 	atLowpc          = 0x11

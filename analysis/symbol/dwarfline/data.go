@@ -136,15 +136,27 @@ func (d *Data) index() {
 	}
 }
 
+// addRanges adds what a unit says that it covers. One that does not tell covers
+// what its line table does; so do those of DWARF 2, which cannot tell of several
+// ranges.
 func (d *Data) addRanges(u *unit) {
-	if u.kind == unitPartial {
+	if u.kind == unitPartial || u.kind == unitType {
 		return
 	}
-	u.eachRange(u.low, u.high, u.rangesAt, func(start, end uint64) {
+	before := len(d.ranges)
+	add := func(start, end uint64) {
 		if len(d.ranges) < maxRanges {
 			d.ranges = append(d.ranges, unitRange{start, end, u})
 		}
-	})
+	}
+	u.eachRange(u.low, u.high, u.rangesAt, add)
+	if u.enc.version > 2 && (len(d.ranges) > before || u.high.ok() || u.rangesAt.ok()) {
+		return
+	}
+	u.readLines()
+	for _, s := range u.lines.seqs {
+		add(s.start, s.end)
+	}
 }
 
 // maxOverlap is how many ranges are looked at for an address. Those of sane

@@ -6,8 +6,7 @@
 // Start with [Load] for the debug sections of an ELF file, then [New]; [Data.Calls]
 // answers for an address. Nothing is read before it is needed: first of each
 // unit its head only, which says which addresses it covers; then, of the units that
-// the addresses hit, all once. Types and variables are skipped, by their
-// DW_AT_sibling where there is one.
+// the addresses hit, all once.
 //
 // Files are taken as hostile. What is malformed is left out, and [Data.Err] says
 // that something was. References may form cycles, tables may overlap or claim to

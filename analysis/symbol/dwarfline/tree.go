@@ -106,16 +106,8 @@ func (w *treeReader) walk(table *abbrevs) {
 					r.step(op, enc)
 				}
 			}
-		case roleOpaque:
-			if w.opaque(ab) {
-				continue
-			}
 		default:
-			fn, skipped := w.function(ab, around)
-			if skipped {
-				continue
-			}
-			if fn >= 0 {
+			if fn := w.function(ab, around); fn >= 0 {
 				inside = fn
 			}
 		}
@@ -134,41 +126,13 @@ func (w *treeReader) walk(table *abbrevs) {
 	}
 }
 
-// opaque skips a type, with its children if the DIE tells where they end. It
-// reports whether it did.
-func (w *treeReader) opaque(ab *abbrev) bool {
-	if !ab.sibling || !ab.children {
-		for _, op := range ab.skips {
-			w.r.step(op, w.u.enc)
-		}
-		return false
-	}
-	var sibling value
-	for i := range ab.attrs {
-		v := w.u.value(w.r, &ab.attrs[i])
-		if ab.attrs[i].name == atSibling {
-			sibling = v
-		}
-	}
-	return w.jump(sibling)
-}
-
-// jump moves to a sibling, which is always further on.
-func (w *treeReader) jump(sibling value) bool {
-	off, ok := w.u.reference(sibling)
-	if !ok || off <= w.r.off || off > uint64(len(w.r.b)) || w.r.bad {
-		return false
-	}
-	w.r.off = off
-	return true
-}
-
 // function reads the DIE of a function or an inlined call. It returns its
-// number, -1 if it has no code; then its children are skipped if that is easy.
-func (w *treeReader) function(ab *abbrev, around int32) (fn int32, skipped bool) {
+// number, -1 if it has no code. Its children count all the same: the functions
+// of a local class or a lambda may be below it.
+func (w *treeReader) function(ab *abbrev, around int32) int32 {
 	u, r := w.u, w.r
 	f := function{ref: w.die, parent: around, inlined: ab.role == roleInline}
-	var low, high, list, sibling, origin value
+	var low, high, list, origin value
 	for i := range ab.attrs {
 		a := &ab.attrs[i]
 		switch a.name {
@@ -178,8 +142,6 @@ func (w *treeReader) function(ab *abbrev, around int32) (fn int32, skipped bool)
 			high = u.value(r, a)
 		case atRanges:
 			list = u.value(r, a)
-		case atSibling:
-			sibling = u.value(r, a)
 		case atAbstractOrigin:
 			origin = u.value(r, a)
 		case atCallFile:
@@ -191,7 +153,7 @@ func (w *treeReader) function(ab *abbrev, around int32) (fn int32, skipped bool)
 		}
 	}
 	if !low.ok() && !list.ok() {
-		return -1, ab.children && w.jump(sibling)
+		return -1
 	}
 	if f.inlined && origin.ok() {
 		if ref, ok := u.reference(origin); ok {
@@ -201,10 +163,10 @@ func (w *treeReader) function(ab *abbrev, around int32) (fn int32, skipped bool)
 	d := u.file.d
 	if d.funcs >= maxFuncs {
 		d.err = cmp.Or(d.err, ErrTooMuch)
-		return -1, false
+		return -1
 	}
 	d.funcs++
-	fn = int32(len(w.t.funcs))
+	fn := int32(len(w.t.funcs))
 	w.t.funcs = append(w.t.funcs, f)
 	if around < 0 {
 		w.groups = append(w.groups, len(w.spans))
@@ -214,7 +176,7 @@ func (w *treeReader) function(ab *abbrev, around int32) (fn int32, skipped bool)
 			w.spans = append(w.spans, span{start, end, fn})
 		}
 	})
-	return fn, false
+	return fn
 }
 
 // flatten turns the spans, which lie in each other, into segments that do not.

@@ -27,10 +27,11 @@ type unit struct {
 	compDir   string
 	dwoName   string
 
-	loaded bool
-	split  *unit // has the functions, if they are in another file
-	lines  lineTable
-	tree   tree
+	loaded   bool
+	hasLines bool
+	split    *unit // has the functions, if they are in another file
+	lines    lineTable
+	tree     tree
 }
 
 // bases are where the parts of a unit begin in sections that units share.
@@ -108,7 +109,7 @@ func (u *unit) readRoot() {
 		u.file.d.broken("abbrev", u.abbrevAt)
 		return
 	}
-	if ab.tag == 0x3c { // DW_TAG_partial_unit
+	if ab.tag == tagPartialUnit {
 		u.kind = unitPartial
 	}
 	var name, dir, dwo value
@@ -157,9 +158,7 @@ func (u *unit) load() {
 		return
 	}
 	u.loaded = true
-	if u.stmtList.ok() {
-		u.lines.read(u)
-	}
+	u.readLines()
 	from := u
 	if u.dwoName != "" {
 		if u.split = u.openSplit(); u.split != nil {
@@ -167,6 +166,14 @@ func (u *unit) load() {
 		}
 	}
 	u.tree.read(from)
+}
+
+// readLines reads the line table, once.
+func (u *unit) readLines() {
+	if u.stmtList.ok() && !u.hasLines {
+		u.lines.read(u)
+	}
+	u.hasLines = true
 }
 
 // nameOf is the name of the function at an offset.
