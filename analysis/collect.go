@@ -15,6 +15,8 @@ import (
 // ask for costs nothing.
 type CollectOptions struct {
 	Fields profile.Fields
+	// Definitions are the names of those whose identities tell samples apart.
+	Definitions []string
 	// Symbols: a sample's stack is at least its leaf. Without, stacks are
 	// empty.
 	Symbols bool
@@ -145,6 +147,9 @@ func (c *collector) makeLabels(it *Item) profile.Labels {
 	if f&containerFields != 0 {
 		c.containerLabels(&l, it)
 	}
+	if len(c.o.Definitions) > 0 {
+		l.Identities = c.s.IdentitiesUnder(c.o.Definitions, it)
+	}
 	if f.Has(profile.FieldCPU) {
 		l.CPU = int32(it.Sample.CPU)
 	}
@@ -171,15 +176,15 @@ func (c *collector) containerLabels(l *profile.Labels, it *Item) {
 	if f.Has(profile.FieldContainer) {
 		l.Container = c.s.ContainerName(id, it.Thread)
 	}
+	if f.Has(profile.FieldPod) {
+		l.Pod = c.s.PodName(id, it.Thread)
+	}
 	ctn := c.s.ContainerOf(id, it.Thread)
 	if ctn == nil {
 		return
 	}
 	if f.Has(profile.FieldContainer) {
 		l.ContainerID = ctn.ID
-	}
-	if f.Has(profile.FieldPod) {
-		l.Pod = ctn.Pod
 	}
 	if f.Has(profile.FieldNamespace) {
 		l.Namespace = ctn.PodNamespace

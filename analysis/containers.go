@@ -3,12 +3,10 @@
 package analysis
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/gantry-tools/gantry/analysis/timeline"
 	"github.com/gantry-tools/gantry/container"
-	"github.com/gantry-tools/gantry/perf"
 )
 
 // UnknownContainer is the name of the container of a task of which nothing
@@ -34,7 +32,7 @@ func (s *Session) byCgroup(id uint64) *container.Container {
 }
 
 func (s *Session) byNamespaces(th *timeline.Thread) *container.Container {
-	if ns := namespaces(th.Process); ns != (container.Namespaces{}) {
+	if ns := namespaces(th.Namespaces()); ns != (container.Namespaces{}) {
 		return onlyContainer(s.Containers.ByNamespaces(ns))
 	}
 	return nil
@@ -49,45 +47,22 @@ func onlyContainer(c *container.Container) *container.Container {
 }
 
 // ContainerName is what to call the container of a task: its name or short
-// id; the path of the cgroup, or the mount namespace, for one that nobody
-// named; "" for a task of the host; UnknownContainer if nothing tells.
+// id; its identity, for one that nobody named; "" for a task of the host;
+// UnknownContainer if nothing tells.
 func (s *Session) ContainerName(cgroup uint64, th *timeline.Thread) string {
 	if c := s.ContainerOf(cgroup, th); c != nil {
 		return c.Label()
 	}
-	path := s.CgroupPath(cgroup)
-	if th != nil {
-		if in, known := s.inOwnNamespaces(th); known {
-			switch {
-			case !in:
-				return ""
-			case path != "" && path != "/":
-				return container.Printable(path)
-			}
-			return fmt.Sprintf("mnt:%d", th.Process.Namespace(perf.NSMnt))
-		}
-	}
-	switch {
-	case path == "":
-		return UnknownContainer
-	case hostCgroup(path):
-		return ""
-	}
-	return container.Printable(path)
+	id := s.IdentityUnder(container.DefContainer, cgroup, th)
+	return id.Text()
 }
 
-// inOwnNamespaces says whether both the pid and the mount namespace of a task
-// are not the host's, which makes a container by the built-in definition; not
-// known if the recording does not tell.
-func (s *Session) inOwnNamespaces(th *timeline.Thread) (in, known bool) {
-	ns, host := namespaces(th.Process), s.hostNamespaces()
-	for _, kind := range []container.Namespace{container.PIDNS, container.MntNS} {
-		if ns[kind] == 0 || host[kind] == 0 {
-			return false, false
-		}
-	}
-	d := container.Default()
-	return ns.Differ(&host, d.Set()), true
+// PodName is what to call the pod of a task: the runtime's name for it; the
+// name or the identity of what is a container under the definition "pod"; ""
+// for a task of the host; UnknownContainer if nothing tells.
+func (s *Session) PodName(cgroup uint64, th *timeline.Thread) string {
+	id := s.IdentityUnder(container.DefPod, cgroup, th)
+	return id.Text()
 }
 
 // hostCgroup says whether the path alone tells that its tasks are the host's:
@@ -110,29 +85,3 @@ func (s *Session) CgroupPath(id uint64) string {
 	}
 	return s.Containers.Path(container.CgroupID(id))
 }
-
-func namespaces(p *timeline.Process) (ns container.Namespaces) {
-	for i, l := range p.Namespaces {
-		if i < len(ns) {
-			ns[i] = l.Ino
-		}
-	}
-	return ns
-}
-
-// hostNamespaces are those of the host: as the recorder found them, else
-// those of its first process or of the kernel's threads. Zero is not known.
-func (s *Session) hostNamespaces() container.Namespaces {
-	if s.Containers.Host != (container.Namespaces{}) {
-		return s.Containers.Host
-	}
-	for _, pid := range []int32{1, 2} {
-		if p := s.Timeline.Process(pid); p != nil && len(p.Namespaces) > 0 {
-			return namespaces(p)
-		}
-	}
-	return container.Namespaces{}
-}
-
-// hostMountNS is the host's mount namespace, 0 if not known.
-func (s *Session) hostMountNS() uint64 { return s.hostNamespaces()[container.MntNS] }

@@ -59,9 +59,6 @@ func (c *collector) other(it *Item) {
 		c.lostRecord(it, r)
 	case *perf.LostSamples:
 		c.lost.of(eventName(it.Event)).counted += r.N
-	case *perf.Cgroup:
-		// A new path for a known id, or a container that got its name.
-		c.forgetLabels()
 	}
 }
 

@@ -30,6 +30,9 @@ type Options struct {
 	Binaries []symbol.Opener
 	// Kallsyms finds the symbols of a kernel.
 	Kallsyms func(Kernel) (*symbol.Kallsyms, error)
+	// Definitions say what a container is, beside those of the recording. Of
+	// two with the same name these count; built-in ones stay as they are.
+	Definitions container.Definitions
 }
 
 // Item is one record of a recording, at its place in time. It is valid until
@@ -65,7 +68,13 @@ type Session struct {
 	sample   perf.Sample
 	headOnly bool   // decode no call chains
 	before   func() // called before the timeline changes
-	renamed  func() // called when Containers was replaced
+	renamed  func() // called when NamesID changes
+	namesID  uint64
+
+	defs        container.Definitions       // nil: to be put together
+	names       map[string]*container.Names // by definition
+	hostFound   bool                        // nothing better will be known
+	hostGuessed bool                        // Containers.Host is no recorder's
 
 	gantryChanges int
 	noContainers  error // why Containers could not be read
@@ -127,6 +136,16 @@ func (s *Session) readContainers() {
 		table.AddCgroup(c.ID, c.Path)
 	}
 	s.Containers = table
+	s.defs, s.names, s.hostFound, s.hostGuessed = nil, nil, false, false
+	s.rename()
+}
+
+// NamesID changes when a task may have got another container, or a container
+// another name, although the task has changed nothing.
+func (s *Session) NamesID() uint64 { return s.namesID }
+
+func (s *Session) rename() {
+	s.namesID++
 	if s.renamed != nil {
 		s.renamed()
 	}
@@ -224,6 +243,7 @@ func (s *Session) apply(rec *perfdata.Record, other perf.Record) {
 	switch r := other.(type) {
 	case *perf.Cgroup:
 		s.Containers.AddCgroup(container.CgroupID(r.ID), r.Path)
+		s.rename()
 	case *perf.Mmap:
 		s.kernel.mapped(r.PID, r.Filename, r.PgOff)
 	case *perf.Mmap2:

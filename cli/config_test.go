@@ -13,6 +13,8 @@ import (
 
 	"github.com/gantry-tools/gantry/container"
 	"github.com/gantry-tools/gantry/internal/hint"
+	"github.com/gantry-tools/gantry/view/report"
+	"github.com/gantry-tools/gantry/view/script"
 )
 
 const goodConfig = `# what a container is here
@@ -154,4 +156,13 @@ func manyDefinitions(prefix string, n int) (args []string) {
 		args = append(args, "--define", prefix+strings.Repeat("x", i)+"=pid")
 	}
 	return args
+}
+
+// TestReservedNames: a definition cannot be called like a column.
+func TestReservedNames(t *testing.T) {
+	for _, name := range append(report.KeyNames(nil), script.FieldNames(nil)...) {
+		if container.BuiltIn().Find(name) == nil && !container.Reserved(name) {
+			t.Errorf("%q may be the name of a definition", name)
+		}
+	}
 }

@@ -4,11 +4,16 @@ package cli
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/gantry-tools/gantry/analysis"
 	"github.com/gantry-tools/gantry/container"
+	"github.com/gantry-tools/gantry/perf/perfdata"
+	"github.com/gantry-tools/gantry/view/report"
 )
 
 // definitionFlags are --define and --config, which say what a container is.
@@ -65,4 +70,44 @@ func (f *definitionFlags) given(cmd *cobra.Command, byDefault bool) (container.D
 		return nil, usageError(cmd, fmt.Errorf("%d definitions in --define and the configuration: %d are the most", n, container.MaxDefinitions))
 	}
 	return defs, nil
+}
+
+// tellsMore says whether a recording may tell of definitions later: a stream,
+// and a file whose recorder was killed.
+func tellsMore(r *perfdata.Reader) bool {
+	return r.Pipe() || slices.ContainsFunc(r.Warnings(), func(w perfdata.Warning) bool { return w.Kind == perfdata.WarnUnfinished })
+}
+
+// selectIdentities moves the selectors of identities from the names of
+// containers in x to x.Identities, and tells the session what they mean.
+func selectIdentities(x *report.Filter, s *analysis.Session, open bool) {
+	defs := s.Definitions()
+	var names []string
+	for _, text := range x.Container {
+		sel, ok := defs.ParseSelector(text)
+		if !ok && open {
+			sel, ok = lateSelector(text)
+			names = append(names, text) // or an image with a tag
+		} else if !ok {
+			names = append(names, text)
+		}
+		if !ok {
+			continue
+		}
+		if d, bare := sel.Bare(); bare {
+			s.Define(d)
+			sel.Definition = d.Name
+		}
+		x.Identities = append(x.Identities, sel)
+	}
+	x.Container = names
+}
+
+// lateSelector reads a selector of a definition that is not known yet.
+func lateSelector(text string) (container.Selector, bool) {
+	name, _, _ := strings.Cut(text, ":")
+	if container.CheckName(name) != nil {
+		return container.Selector{}, false
+	}
+	return container.Definitions{{Name: name}}.ParseSelector(text)
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gantry-tools/gantry/analysis"
 	"github.com/gantry-tools/gantry/analysis/profile"
+	"github.com/gantry-tools/gantry/container"
 	"github.com/gantry-tools/gantry/internal/hint"
 	"github.com/gantry-tools/gantry/perf"
 	"github.com/gantry-tools/gantry/perf/perfdata"
@@ -45,6 +46,7 @@ type reportFlags struct {
 	event                  []string
 	pod, namespace, image  []string
 	cgroup, dso, symbolPat []string
+	definitions            definitionFlags
 }
 
 func newReportCmd(e *env) *cobra.Command {
@@ -64,8 +66,8 @@ of perf record are read alike, also from a pipe (-i -).`,
 	f.register(cmd)
 	plainFlagErrors(cmd)
 	complete(cmd, "format", false, report.FormatNames())
-	complete(cmd, "sort", true, report.KeyNames())
-	complete(cmd, "roots", true, report.KeyNames())
+	complete(cmd, "sort", true, report.KeyNames(container.BuiltIn()))
+	complete(cmd, "roots", true, report.KeyNames(container.BuiltIn()))
 	complete(cmd, "call-graph", true, []string{"graph", "flat", "none", "caller", "callee"})
 	complete(cmd, "percentage", false, []string{"absolute", "relative"})
 	return cmd
@@ -76,7 +78,7 @@ func (f *reportFlags) register(cmd *cobra.Command) {
 	fl.StringVarP(&f.input, "input", "i", defaultFile, "recording to read, - for standard input")
 	fl.StringVarP(&f.output, "output", "o", "-", "file to write, - for standard output")
 	fl.StringVar(&f.format, "format", "text", "text, json, folded, svg or pprof")
-	fl.StringVarP(&f.sort, "sort", "s", "", "columns, a list of: "+strings.Join(report.KeyNames(), ", ")+" (default container,comm,dso,sym)")
+	fl.StringVarP(&f.sort, "sort", "s", "", "columns, a list of: "+strings.Join(report.KeyNames(nil), ", ")+", or a definition (default container,comm,dso,sym)")
 	fl.BoolVar(&f.children, "children", false, "count callers with what they call (default if the recording has call chains)")
 	fl.BoolVar(&f.noChildren, "no-children", false, "count only where the samples fell")
 	fl.StringVarP(&f.callGraph, "call-graph", "g", "", "call graph below each line, a list of: graph, flat or none; caller or callee; a number of percent to cut it (default graph,0.5,caller if there are call chains, callee with --no-children)")
@@ -86,7 +88,7 @@ func (f *reportFlags) register(cmd *cobra.Command) {
 	fl.IntVar(&f.opts.MaxEntries, "max-entries", 0, "show at most this many lines per event (0 is all)")
 	fl.StringVar(&f.percentage, "percentage", "absolute", "with filters: percent of everything (absolute) or of what is shown (relative)")
 	fl.BoolVarP(&f.showNrSamples, "show-nr-samples", "N", false, "add a column with the number of samples")
-	fl.StringSliceVar(&f.container, "container", nil, "only these containers: `NAME`, begin of an id, pod, image or cgroup path (/...); * is any text")
+	fl.StringSliceVar(&f.container, "container", nil, "only these containers: `NAME`, begin of an id, pod, image or cgroup path (/...); * is any text; or DEFINITION:any, an identity")
 	fl.StringSliceVar(&f.pod, "pod", nil, "only these pods")
 	fl.StringSliceVarP(&f.namespace, "namespace", "n", nil, "only these Kubernetes namespaces")
 	fl.StringSliceVar(&f.image, "image", nil, "only containers of these images")
@@ -103,6 +105,7 @@ func (f *reportFlags) register(cmd *cobra.Command) {
 	fl.IntVar(&f.width, "width", 0, "columns to fit in (default: the terminal's, else unlimited)")
 	fl.BoolVar(&f.stdio, "stdio", false, "plain text, as always (for hands that know perf)")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "name all binaries without symbols, also those that hardly matter")
+	f.definitions.registerForReading(fl)
 	f.symbols.register(fl)
 }
 
@@ -113,6 +116,10 @@ func (f *reportFlags) run(e *env, cmd *cobra.Command) error {
 	}
 	if err := f.parse(); err != nil {
 		return usageError(cmd, err)
+	}
+	defs, err := f.definitions.given(cmd, false)
+	if err != nil {
+		return err
 	}
 	sources, err := f.symbols.sources()
 	if err != nil {
@@ -129,14 +136,23 @@ func (f *reportFlags) run(e *env, cmd *cobra.Command) error {
 	if f.output == "-" && o.Width == 0 {
 		o.Width = terminalWidth(e.stdout)
 	}
+	from := sources.options()
+	from.Definitions = defs
+	s := analysis.NewSession(r, from)
+	if err := f.parseKeys(s.Definitions(), tellsMore(r)); err != nil {
+		return usageError(cmd, err)
+	}
+	selectIdentities(&o.Filter, s, tellsMore(r))
 	relaxGC(o.NeedsStacks(format))
-	s := analysis.NewSession(r, sources.options())
 	p, err := s.Collect(analysis.CollectOptions{
-		Fields: o.Fields(format), Symbols: o.NeedsSymbols(format), Stacks: o.NeedsStacks(format),
+		Fields: o.Fields(format), Definitions: o.Definitions(format), Symbols: o.NeedsSymbols(format), Stacks: o.NeedsStacks(format),
 		Addresses: format == report.FormatPprof,
 	})
 	if err != nil {
 		return fmt.Errorf("%s: %w", f.input, err)
+	}
+	if err := f.parseKeys(s.Definitions(), false); err != nil {
+		return usageError(cmd, err)
 	}
 	if len(p.Events) == 0 {
 		fmt.Fprintf(e.stderr, "gantry: %s: no samples\n", f.input)
@@ -180,15 +196,8 @@ func (f *reportFlags) parse() (err error) {
 	if f.children && f.noChildren {
 		return errors.New("choose one of --children and --no-children")
 	}
-	if f.sort != "" {
-		if o.Sort, err = report.ParseKeys(f.sort); err != nil {
-			return err
-		}
-	}
-	if f.roots != "" {
-		if o.Roots, err = report.ParseKeys(f.roots); err != nil {
-			return err
-		}
+	if err := f.parseKeys(nil, true); err != nil {
+		return err
 	}
 	switch f.percentage {
 	case "absolute":
@@ -216,6 +225,20 @@ func (f *reportFlags) parse() (err error) {
 		return err
 	}
 	x.CPU, err = parseCPUList(f.cpus)
+	return err
+}
+
+// parseKeys reads --sort and --roots: what of them are definitions, only the
+// recording tells.
+func (f *reportFlags) parseKeys(defs container.Definitions, open bool) (err error) {
+	if f.sort != "" {
+		if f.opts.Sort, err = report.ParseKeys(f.sort, defs, open); err != nil {
+			return err
+		}
+	}
+	if f.roots != "" {
+		f.opts.Roots, err = report.ParseKeys(f.roots, defs, open)
+	}
 	return err
 }
 

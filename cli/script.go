@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/gantry-tools/gantry/analysis"
+	"github.com/gantry-tools/gantry/container"
 	"github.com/gantry-tools/gantry/internal/hint"
 	"github.com/gantry-tools/gantry/perf/perftext"
 	"github.com/gantry-tools/gantry/view/script"
@@ -28,6 +29,7 @@ type scriptFlags struct {
 	pids, tids    []string
 	cpus          string
 	symbols       symbolFlags
+	definitions   definitionFlags
 }
 
 // showFlag is a flag that shows records beside samples.
@@ -68,7 +70,7 @@ record and of perf record are read alike, also from a pipe (-i -).`,
 	}
 	f.register(cmd)
 	plainFlagErrors(cmd)
-	complete(cmd, "fields", true, script.FieldNames())
+	complete(cmd, "fields", true, script.FieldNames(container.BuiltIn()))
 	return cmd
 }
 
@@ -79,11 +81,11 @@ func (f *scriptFlags) register(cmd *cobra.Command) {
 	fl.StringVarP(&f.input, "input", "i", defaultFile, "recording to read, - for standard input")
 	fl.StringVarP(&f.output, "output", "o", "-", "file to write, - for standard output")
 	fl.StringArrayVarP(&f.fields, "fields", "F", nil, "fields to print, with + or - to change the default, after hw:, sw:, trace: or raw: for some events only; of: "+
-		strings.Join(script.FieldNames(), ", "))
+		strings.Join(script.FieldNames(nil), ", ")+", or a definition")
 	fl.BoolVar(&o.Nanoseconds, "ns", false, "times in nanoseconds")
 	fl.BoolVarP(&o.HideCallGraph, "hide-call-graph", "G", false, "print only the address of a sample, not its call chain")
 	fl.IntVar(&o.MaxStack, "max-stack", 0, "print at most this many frames (0 is all)")
-	fl.StringSliceVar(&x.Container, "container", nil, "only these containers: `NAME`, begin of an id, pod, image or cgroup path (/...); * is any text")
+	fl.StringSliceVar(&x.Container, "container", nil, "only these containers: `NAME`, begin of an id, pod, image or cgroup path (/...); * is any text; or DEFINITION:any, an identity")
 	fl.StringSliceVar(&x.Pod, "pod", nil, "only these pods")
 	fl.StringSliceVarP(&x.Namespace, "namespace", "n", nil, "only these Kubernetes namespaces")
 	fl.StringSliceVar(&x.Image, "image", nil, "only containers of these images")
@@ -98,6 +100,7 @@ func (f *scriptFlags) register(cmd *cobra.Command) {
 		fl.BoolVar(&f.show[i], "show-"+s.name+"-events", false, s.help)
 	}
 	fl.BoolVar(&f.raw, "raw", false, "print the whole file as text that can be made a file again")
+	f.definitions.registerForReading(fl)
 	f.symbols.register(fl)
 }
 
@@ -107,6 +110,10 @@ func (f *scriptFlags) run(e *env, cmd *cobra.Command) error {
 	}
 	if err := f.checkRaw(cmd); err != nil {
 		return usageError(cmd, err)
+	}
+	defs, err := f.definitions.given(cmd, false)
+	if err != nil {
+		return err
 	}
 	sources, err := f.symbols.sources()
 	if err != nil {
@@ -122,11 +129,17 @@ func (f *scriptFlags) run(e *env, cmd *cobra.Command) error {
 		return writeOutput(e, f.output, func(w io.Writer) error { return perftext.Write(w, r) })
 	}
 	from := sources.options()
+	from.Definitions = defs
 	symbols := f.opts.Symbols(r.Events())
 	if !symbols {
 		from.Binaries = nil
 	}
 	s := analysis.NewSession(r, from)
+	open := tellsMore(r)
+	if f.opts.Columns, err = script.ParseFields(f.fields, s.Definitions(), open); err != nil {
+		return usageError(cmd, err)
+	}
+	selectIdentities(&f.opts.Filter, s, open)
 	var tally script.Tally
 	f.opts.Tally = &tally
 	err = writeOutput(e, f.output, func(w io.Writer) error { return script.Write(w, r, s, &f.opts) })
@@ -146,7 +159,7 @@ func (f *scriptFlags) run(e *env, cmd *cobra.Command) error {
 // parse checks the flags that need no recording.
 func (f *scriptFlags) parse() (err error) {
 	o := &f.opts
-	if o.Columns, err = script.ParseFields(f.fields); err != nil {
+	if o.Columns, err = script.ParseFields(f.fields, nil, true); err != nil {
 		return err
 	}
 	if err := notNegative("--max-stack", o.MaxStack); err != nil {

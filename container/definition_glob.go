@@ -62,6 +62,9 @@ func checkComponent(c string, pos int) *DefinitionError {
 	return nil
 }
 
+// globEscaper makes a path the pattern that matches nothing else.
+var globEscaper = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
+
 // unescapeGlob takes the \ away in front of a ;, which is only needed in the
 // text of a definition.
 func unescapeGlob(s string) string {

@@ -217,7 +217,12 @@ type Selector struct {
 	// Identity is zero for every container of the definition. Its own
 	// Definition is empty.
 	Identity Identity
+
+	text string
 }
+
+// String is the selector as it was read.
+func (s *Selector) String() string { return s.text }
 
 // ParseSelector reads "DEFINITION:any", "DEFINITION:IDENTITY" and "IDENTITY".
 // It is not ok for anything else, such as the name of a container or an image
@@ -225,13 +230,34 @@ type Selector struct {
 func (s Definitions) ParseSelector(text string) (Selector, bool) {
 	if name, rest, _ := strings.Cut(text, ":"); s.Find(name) != nil {
 		if rest == AnyIdentity {
-			return Selector{Definition: name}, true
+			return Selector{Definition: name, text: text}, true
 		}
 		id, err := ParseIdentity(rest)
-		return Selector{Definition: name, Identity: id}, err == nil
+		return Selector{Definition: name, Identity: id, text: text}, err == nil
 	}
 	id, err := ParseIdentity(text)
-	return Selector{Identity: id}, err == nil
+	return Selector{Identity: id, text: text}, err == nil
+}
+
+// Bare gives a bare identity a definition that has nothing else, for those who
+// look at tasks by definition: every task in those namespaces, and in that
+// cgroup, matches. It is false for a selector that names a definition, and for
+// the number of a cgroup.
+func (s *Selector) Bare() (Definition, bool) {
+	if s.Definition != "" || s.Identity.Cgroup != 0 {
+		return Definition{}, false
+	}
+	var d Definition
+	for n, ino := range s.Identity.Namespaces {
+		if ino != 0 {
+			d.Namespaces = append(d.Namespaces, Namespace(n))
+		}
+	}
+	if path := s.Identity.CgroupPath; path != "" {
+		d.Cgroups = []string{globEscaper.Replace(path)}
+	}
+	d.Name = d.Text(s.Identity) // which no other definition can have
+	return d, true
 }
 
 // Matches reports whether the selector chooses an identity that is not zero: of

@@ -147,3 +147,32 @@ func TestSelector(t *testing.T) {
 		}
 	}
 }
+
+// TestBare: a bare identity means the tasks that are there, whatever else a
+// definition says.
+func TestBare(t *testing.T) {
+	var tab Table
+	for n := range NumNS {
+		tab.Host[n] = uint64(n) + 1
+	}
+	task := Task{CgroupPath: `/a*/[b]\?/c`, Namespaces: Namespaces{10, 20, 30, 40, 50, 60, 70, 80}}
+	for text, want := range map[string]bool{"net:10": true, "ipc:30,net:10": true, "net:11": false, "net:10,ipc:31": false,
+		`cgroup:/a*/[b]\?`: true, `uts:20,cgroup:/a*/[b]\?`: true, `cgroup:/ab/[b]\?`: false, "cgroup:/a*/b": false, "cgroup:70": true} {
+		sel, ok := BuiltIn().ParseSelector(text)
+		if !ok {
+			t.Fatal(text)
+		}
+		d, ok := sel.Bare()
+		id, in := tab.Identify(&d, &task)
+		id.Definition = ""
+		if got := in && sel.Matches(&id); !ok || got != want {
+			t.Errorf("%s: %v, %+v", text, d.String(), id)
+		}
+	}
+	for _, text := range []string{"pod:any", "pod:net:1,ipc:2", "cgroup:#4"} {
+		sel, _ := BuiltIn().ParseSelector(text)
+		if d, ok := sel.Bare(); ok {
+			t.Errorf("%s: %v", text, d)
+		}
+	}
+}

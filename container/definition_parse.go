@@ -206,6 +206,15 @@ func newDefinition(name string, namespaces, cgroups []string) (Definition, *Defi
 
 const namespaceChoice = "use some of uts, ipc, mnt, pid, net, cgroup, user, time"
 
+// CheckName refuses what no definition may be called. The error is a
+// *DefinitionError.
+func CheckName(name string) error {
+	if err := checkName(name); err != nil {
+		return err
+	}
+	return nil
+}
+
 // checkName refuses what cannot be a column of a report or the begin of a
 // selector.
 func checkName(name string) *DefinitionError {
@@ -239,7 +248,7 @@ func Reserved(name string) bool {
 		"namespace", "image", "container_id", "node", "unit", "runtime", "label",
 		"comm", "tid", "cpu", "dso", "sym", "symbol", "event", "addr", "ip", "period", "time", "trace", "symoff", "srcline",
 		"file", "line", "function", "thread", "process", "parent", "overhead", "samples", "weight", "kernel",
-		"brstack", "iregs", "uregs", "insn", "phys_addr", "data_src", "misc", "flags", "bpf", "value", "percent":
+		"brstack", "iregs", "uregs", "insn", "phys_addr", "data_page_size", "code_page_size", "data_src", "misc", "flags", "bpf", "value", "percent":
 		return true
 	}
 	return false

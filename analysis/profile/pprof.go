@@ -191,17 +191,23 @@ func (e *pprofEncoder) labelsOf(id LabelsID) message {
 
 func (e *pprofEncoder) encodeLabels(l *Labels) message {
 	m := message{} // not nil: known, even when empty
+	label := func(key, value string) {
+		if value != "" {
+			e.inner.reset()
+			e.inner.uint(1, e.str(key))
+			e.inner.uint(2, e.str(value))
+			m.bytes(3, e.inner)
+		}
+	}
 	for _, t := range []struct{ key, value string }{
 		{"container", l.Container}, {"container_id", l.ContainerID}, {"pod", l.Pod},
 		{"namespace", l.Namespace}, {"image", l.Image}, {"cgroup", l.Cgroup},
 		{"node", e.p.Meta.Hostname}, {"comm", l.Comm},
 	} {
-		if t.value != "" {
-			e.inner.reset()
-			e.inner.uint(1, e.str(t.key))
-			e.inner.uint(2, e.str(t.value))
-			m.bytes(3, e.inner)
-		}
+		label(t.key, t.value)
+	}
+	for i := range l.Identities.All() {
+		label(i.Definition, i.Text())
 	}
 	known := e.p.Meta.Fields
 	for _, n := range []struct {

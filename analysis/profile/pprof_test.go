@@ -88,6 +88,22 @@ func TestPprof(t *testing.T) {
 	}
 }
 
+// TestPprofIdentities: a label for each definition, none outside of containers.
+func TestPprofIdentities(t *testing.T) {
+	b := NewBuilder()
+	ev := b.Event(EventInfo{Name: "x"})
+	b.Add(b.Labels(Labels{Identities: MakeIdentities(Identity{Definition: "vm", ID: "uts:1", Name: "web"}, Identity{Definition: "job", ID: "pid:2"},
+		Identity{Definition: "other"})}), 0, ev, 1, 1)
+	p, err := pprof.ParseData(writePprof(t, b.Profile(), nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := p.Sample[0].Label
+	if len(l) != 2 || l["vm"][0] != "web" || l["job"][0] != "pid:2" {
+		t.Errorf("%v", l)
+	}
+}
+
 func TestPprofSampleTypes(t *testing.T) {
 	for _, tt := range []struct {
 		events []EventInfo

@@ -41,9 +41,13 @@ type Labels struct {
 	Container string
 	// ContainerID is the runtime's full id.
 	ContainerID string
-	// Pod and Namespace are the names that Kubernetes knows.
-	Pod, Namespace string
-	Image          string
+	// Pod is the name shown for the pod; empty outside of any.
+	Pod string
+	// Namespace is the pod's, of Kubernetes.
+	Namespace string
+	Image     string
+	// Identities are those under the definitions that were asked for.
+	Identities Identities
 	// Cgroup is the path in the cgroup hierarchy.
 	Cgroup   string
 	Comm     string

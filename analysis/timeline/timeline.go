@@ -17,11 +17,13 @@ const Grace = 1_000_000_000
 // Process is a thread group.
 type Process struct {
 	PID int32
-	// Namespaces is indexed by perf.NSNet and so on; nil if not known.
+	// Namespaces are those of the process's first thread, which mappings go
+	// by, indexed by perf.NSNet and so on; nil if not known.
 	Namespaces []perf.NSLink
-	// Serial changes when Namespaces do.
+	// Serial changes when Namespaces do, or what threads have for theirs.
 	Serial uint32
 
+	told    []perf.NSLink // what was told first: of threads that have no own
 	maps    *Maps
 	threads int  // alive or in their Grace
 	gone    bool // its pid belongs to nobody, or to another process
@@ -46,10 +48,21 @@ type Thread struct {
 	Process *Process
 	// Comm is the name of the task; ":TID" if it was never told.
 	Comm string
-	// Serial changes when Comm or Process do, and is never used twice.
+	// Serial changes when Comm, Process or namespaces do, and is never used
+	// twice.
 	Serial uint32
 
+	own    []perf.NSLink // nil: those of the process
 	exited bool
+}
+
+// Namespaces are those that the thread is in now, indexed by perf.NSNet and so
+// on; nil if not known. A thread may be in others than its process's first.
+func (th *Thread) Namespaces() []perf.NSLink {
+	if th.own != nil {
+		return th.own
+	}
+	return th.Process.told
 }
 
 // Timeline is the state of a machine at one moment of a recording. It is not
@@ -179,13 +192,28 @@ func (t *Timeline) Apply(rec perf.Record, time uint64) {
 }
 
 // namespaces takes those of a thread for the process's if it is the first one:
-// mappings and containers are looked up by process.
+// mappings are looked up by process.
 func (t *Timeline) namespaces(r *perf.Namespaces) {
 	th := t.Thread(r.PID, r.TID)
-	if r.PID != r.TID && th.Process.Namespaces != nil {
-		return
+	p := th.Process
+	if p.told == nil {
+		p.told = r.Links
+		p.Serial = t.nextSerial()
 	}
-	th.Process.Namespaces, th.Process.Serial = r.Links, t.nextSerial()
+	if (r.PID == r.TID || p.Namespaces == nil) && !tells(p.Namespaces, r.Links) {
+		p.Namespaces = r.Links
+		p.Serial = t.nextSerial()
+	}
+	if !tells(th.Namespaces(), r.Links) {
+		th.own = r.Links
+		th.Serial = t.nextSerial()
+	}
+}
+
+// tells reports whether what is known says the same as a record does. The
+// device is left out: all namespaces are on one.
+func tells(known, links []perf.NSLink) bool {
+	return known != nil && len(known) >= len(links) && slices.EqualFunc(known[:len(links)], links, func(a, b perf.NSLink) bool { return a.Ino == b.Ino })
 }
 
 func (t *Timeline) fork(r *perf.Fork, status bool) {
@@ -205,9 +233,13 @@ func (t *Timeline) fork(r *perf.Fork, status bool) {
 		return
 	}
 	th.Comm = parent.Comm
+	if th.Process == parent.Process {
+		th.own = parent.own
+	}
 	if r.PID != r.PPID && r.Misc&perf.MiscForkExec == 0 && !status {
 		t.share(th.Process, parent.Process)
-		th.Process.Namespaces, th.Process.Serial = parent.Process.Namespaces, t.nextSerial()
+		ns := parent.Namespaces()
+		th.Process.Namespaces, th.Process.told, th.Process.Serial = ns, ns, t.nextSerial()
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/gantry-tools/gantry/analysis/profile"
+	"github.com/gantry-tools/gantry/container"
 )
 
 // Filter selects samples. An empty list selects all; within a list one match
@@ -19,7 +20,10 @@ import (
 type Filter struct {
 	// Container matches a name, the beginning of an id, a pod, an image or,
 	// beginning with a slash, the path of a cgroup and all below it.
-	Container                     []string
+	Container []string
+	// Identities select containers, too, under any definition: what one of
+	// them or of Container matches is selected.
+	Identities                    []container.Selector
 	Pod, Namespace, Image, Cgroup []string
 	Comm                          []string
 	PID, TID, CPU                 []int32
@@ -28,7 +32,10 @@ type Filter struct {
 	Event []string
 }
 
-func (f *Filter) empty() bool { return f.fields() == 0 && len(f.DSO)+len(f.Symbol)+len(f.Event) == 0 }
+func (f *Filter) empty() bool { return !f.labelled() && len(f.DSO)+len(f.Symbol)+len(f.Event) == 0 }
+
+// labelled reports whether labels decide, and so samples are dropped.
+func (f *Filter) labelled() bool { return f.fields() != 0 || len(f.Identities) > 0 }
 
 func (f *Filter) fields() profile.Fields {
 	var set profile.Fields
@@ -64,7 +71,28 @@ func (f *Filter) labels(l *profile.Labels) bool {
 const minIDPrefix = 3
 
 func (f *Filter) container(l *profile.Labels) bool {
-	return len(f.Container) == 0 || slices.ContainsFunc(f.Container, func(p string) bool { return isContainer(p, l) })
+	if len(f.Container)+len(f.Identities) == 0 {
+		return true
+	}
+	return slices.ContainsFunc(f.Container, func(p string) bool { return isContainer(p, l) }) || f.identity(l)
+}
+
+// identity reports whether one of the identities is selected.
+func (f *Filter) identity(l *profile.Labels) bool {
+	if len(f.Identities) == 0 {
+		return false
+	}
+	for i := range l.Identities.All() {
+		id, err := container.ParseIdentity(i.ID)
+		if err != nil {
+			continue // of the host, or not known
+		}
+		id.Definition = i.Definition
+		if slices.ContainsFunc(f.Identities, func(s container.Selector) bool { return s.Matches(&id) }) {
+			return true
+		}
+	}
+	return false
 }
 
 // isContainer says whether p selects the container of l.
@@ -142,7 +170,11 @@ func (f *Filter) String() string {
 			parts = append(parts, name+" "+strings.Trim(strings.ReplaceAll(fmt.Sprint(list), " ", ","), "[]"))
 		}
 	}
-	add("container", f.Container)
+	containers := slices.Clone(f.Container)
+	for _, s := range f.Identities {
+		containers = append(containers, s.String())
+	}
+	add("container", containers)
 	add("pod", f.Pod)
 	add("namespace", f.Namespace)
 	add("image", f.Image)

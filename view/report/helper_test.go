@@ -134,7 +134,7 @@ func write(t testing.TB, f Format, p *profile.Profile, o *Options) string {
 
 func keys(t testing.TB, list string) []Key {
 	t.Helper()
-	k, err := ParseKeys(list)
+	k, err := ParseKeys(list, nil, false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -51,7 +51,7 @@ type jsonEvent struct {
 }
 
 type jsonRow struct {
-	Keys         jsonKeys    `json:"keys"`
+	Keys         any         `json:"keys"`
 	Samples      uint64      `json:"samples"`
 	Value        uint64      `json:"value"`
 	Percent      float64     `json:"percent"`
@@ -75,6 +75,27 @@ type jsonKeys struct {
 	DSO       *string `json:"dso,omitempty"`
 	Sym       *string `json:"sym,omitempty"`
 	Kernel    *bool   `json:"kernel,omitempty"`
+}
+
+// jsonIdentities are the keys of a row with definitions among them, which come
+// last.
+type jsonIdentities struct {
+	jsonKeys
+	texts map[string]string
+}
+
+// MarshalJSON writes one object.
+func (k jsonIdentities) MarshalJSON() ([]byte, error) {
+	keys, err := json.Marshal(k.jsonKeys)
+	if err != nil {
+		return nil, err
+	}
+	texts, err := json.Marshal(k.texts)
+	if err != nil || len(keys) == len("{}") {
+		return texts, err
+	}
+	keys[len(keys)-1] = ','
+	return append(keys, texts[1:]...), nil
 }
 
 type jsonNode struct {
@@ -182,7 +203,7 @@ func newJSONHead(p *profile.Profile, o *Options) *jsonHead {
 		h.Start = &start
 	}
 	for _, k := range o.Sort {
-		h.Sort = append(h.Sort, k.String())
+		h.Sort = append(h.Sort, string(k))
 	}
 	for _, l := range p.Lost {
 		c := jsonLost{Event: l.Event, Container: l.Container, Samples: l.Samples}
@@ -234,30 +255,13 @@ func jsonNodes(list []*node, keys *keyspace, e *eventTotal) []*jsonNode {
 	return out
 }
 
-func (j *jsonWriter) keys(r *row) jsonKeys {
+func (j *jsonWriter) keys(r *row) any {
 	t := j.t
 	var out jsonKeys
+	var texts map[string]string
 	g, f := &t.groups[r.group], &t.keys.list[r.key]
 	for _, k := range t.o.Sort {
 		switch k {
-		case KeyContainer:
-			out.Container = &g.Container
-		case KeyPod:
-			out.Pod = &g.Pod
-		case KeyNamespace:
-			out.Namespace = &g.Namespace
-		case KeyImage:
-			out.Image = &g.Image
-		case KeyCgroup:
-			out.Cgroup = &g.Cgroup
-		case KeyComm:
-			out.Comm = &g.Comm
-		case KeyPID:
-			out.PID = &g.PID
-		case KeyTID:
-			out.TID = &g.TID
-		case KeyCPU:
-			out.CPU = &g.CPU
 		case KeyEvent:
 			out.Event = &t.p.Events[r.event].Name
 		case KeyDSO:
@@ -265,7 +269,46 @@ func (j *jsonWriter) keys(r *row) jsonKeys {
 		case KeySym:
 			symbol := f.symbol()
 			out.Sym, out.Kernel = &symbol, &f.kernel
+		default:
+			if out.label(k, g) {
+				continue
+			}
+			if texts == nil {
+				texts = make(map[string]string)
+			}
+			texts[string(k)] = k.label(g)
 		}
 	}
-	return out
+	if texts != nil {
+		return jsonIdentities{out, texts}
+	}
+	return &out
+}
+
+// label fills in the key of a label; it is false for a definition.
+func (out *jsonKeys) label(k Key, g *profile.Labels) bool {
+	switch k {
+	case KeyContainer:
+		out.Container = &g.Container
+	case KeyPod:
+		pod := k.label(g)
+		out.Pod = &pod
+	case KeyNamespace:
+		out.Namespace = &g.Namespace
+	case KeyImage:
+		out.Image = &g.Image
+	case KeyCgroup:
+		out.Cgroup = &g.Cgroup
+	case KeyComm:
+		out.Comm = &g.Comm
+	case KeyPID:
+		out.PID = &g.PID
+	case KeyTID:
+		out.TID = &g.TID
+	case KeyCPU:
+		out.CPU = &g.CPU
+	default:
+		return false
+	}
+	return true
 }

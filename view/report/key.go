@@ -9,63 +9,70 @@ import (
 	"strings"
 
 	"github.com/gantry-tools/gantry/analysis/profile"
+	"github.com/gantry-tools/gantry/container"
 )
 
-// Key is one column that rows are told apart by.
-type Key uint8
+// Key is one column that rows are told apart by: one of the constants, or the
+// name of a definition of containers.
+type Key string
 
-// The sort keys, in the order that an error message lists them.
+// The sort keys that every recording has, in the order that an error message
+// lists them.
 const (
-	KeyContainer Key = iota
-	KeyPod
-	KeyNamespace
-	KeyImage
-	KeyCgroup
-	KeyComm
-	KeyPID
-	KeyTID
-	KeyCPU
-	KeyDSO
-	KeySym
-	KeyEvent
-	numKeys
+	KeyContainer Key = container.DefContainer
+	KeyPod       Key = container.DefPod
+	KeyNamespace Key = "namespace"
+	KeyImage     Key = "image"
+	KeyCgroup    Key = "cgroup"
+	KeyComm      Key = "comm"
+	KeyPID       Key = "pid"
+	KeyTID       Key = "tid"
+	KeyCPU       Key = "cpu"
+	KeyDSO       Key = "dso"
+	KeySym       Key = "sym"
+	KeyEvent     Key = "event"
 )
 
-// keyInfo is what --sort calls a key and what the head of its column says.
+func allKeys() []Key {
+	return []Key{KeyContainer, KeyPod, KeyNamespace, KeyImage, KeyCgroup, KeyComm, KeyPID, KeyTID, KeyCPU, KeyDSO, KeySym, KeyEvent}
+}
+
+// keyInfo is what the head of a key's column says.
 type keyInfo struct {
-	name, title string
-	field       profile.Fields // zero if not a label
-	number      bool
+	title      string
+	field      profile.Fields // zero if not a label, and for a definition
+	number     bool
+	definition bool
 }
 
 func (k Key) info() keyInfo {
 	switch k {
 	case KeyContainer:
-		return keyInfo{name: "container", title: "Container", field: profile.FieldContainer}
+		return keyInfo{title: "Container", field: profile.FieldContainer}
 	case KeyPod:
-		return keyInfo{name: "pod", title: "Pod", field: profile.FieldPod}
+		return keyInfo{title: "Pod", field: profile.FieldPod}
 	case KeyNamespace:
-		return keyInfo{name: "namespace", title: "Namespace", field: profile.FieldNamespace}
+		return keyInfo{title: "Namespace", field: profile.FieldNamespace}
 	case KeyImage:
-		return keyInfo{name: "image", title: "Image", field: profile.FieldImage}
+		return keyInfo{title: "Image", field: profile.FieldImage}
 	case KeyCgroup:
-		return keyInfo{name: "cgroup", title: "Cgroup", field: profile.FieldCgroup}
+		return keyInfo{title: "Cgroup", field: profile.FieldCgroup}
 	case KeyComm:
-		return keyInfo{name: "comm", title: "Command", field: profile.FieldComm}
+		return keyInfo{title: "Command", field: profile.FieldComm}
 	case KeyPID:
-		return keyInfo{name: "pid", title: "Pid", field: profile.FieldPID, number: true}
+		return keyInfo{title: "Pid", field: profile.FieldPID, number: true}
 	case KeyTID:
-		return keyInfo{name: "tid", title: "Tid", field: profile.FieldTID, number: true}
+		return keyInfo{title: "Tid", field: profile.FieldTID, number: true}
 	case KeyCPU:
-		return keyInfo{name: "cpu", title: "CPU", field: profile.FieldCPU, number: true}
+		return keyInfo{title: "CPU", field: profile.FieldCPU, number: true}
 	case KeyDSO:
-		return keyInfo{name: "dso", title: "Shared Object"}
+		return keyInfo{title: "Shared Object"}
 	case KeySym:
-		return keyInfo{name: "sym", title: "Symbol"}
+		return keyInfo{title: "Symbol"}
 	case KeyEvent:
-		return keyInfo{name: "event", title: "Event"}
+		return keyInfo{title: "Event"}
 	}
-	return keyInfo{}
+	return keyInfo{title: string(k), definition: true}
 }
 
 // label is what the column of a label shows.
@@ -74,7 +81,7 @@ func (k Key) label(l *profile.Labels) string {
 	case KeyContainer:
 		return containerText(l)
 	case KeyPod:
-		return orDash(l.Pod)
+		return orHost(l.Pod)
 	case KeyNamespace:
 		return orDash(l.Namespace)
 	case KeyImage:
@@ -89,8 +96,11 @@ func (k Key) label(l *profile.Labels) string {
 		return decimal(l.TID)
 	case KeyCPU:
 		return decimal(l.CPU)
+	case KeyDSO, KeySym, KeyEvent:
+		return ""
 	}
-	return ""
+	id := l.Identities.Under(string(k))
+	return orHost(id.Text())
 }
 
 // noContainer is shown for what runs outside of any container.
@@ -108,6 +118,13 @@ func containerText(l *profile.Labels) string {
 	return noContainer
 }
 
+func orHost(s string) string {
+	if s == "" {
+		return noContainer
+	}
+	return s
+}
+
 // shortID is how much of a container's id the runtimes' own tools show.
 const shortID = 12
 
@@ -120,17 +137,15 @@ func orDash(s string) string {
 
 func decimal(n int32) string { return strconv.Itoa(int(n)) }
 
-// String is the key as --sort spells it.
-func (k Key) String() string { return k.info().name }
-
 // ParseKeys reads a list such as "container,dso,sym". It also takes perf's
-// longer name "symbol".
-func ParseKeys(list string) ([]Key, error) {
+// longer name "symbol". Beside the constants, keys are the names of definitions,
+// of which defs has those that are known; with open, there may be others.
+func ParseKeys(list string, defs container.Definitions, open bool) ([]Key, error) {
 	var keys []Key
 	for name := range strings.SplitSeq(list, ",") {
-		k, ok := parseKey(strings.TrimSpace(name))
+		k, ok := parseKey(strings.TrimSpace(name), defs, open)
 		if !ok {
-			return nil, fmt.Errorf("unknown sort key %q: use one or more of %s", name, strings.Join(KeyNames(), ", "))
+			return nil, fmt.Errorf("unknown sort key %q: use one or more of %s", name, strings.Join(KeyNames(defs), ", "))
 		}
 		if slices.Contains(keys, k) {
 			return nil, fmt.Errorf("sort key %q is given twice: name it once", name)
@@ -140,23 +155,35 @@ func ParseKeys(list string) ([]Key, error) {
 	return keys, nil
 }
 
-func parseKey(name string) (Key, bool) {
+func parseKey(name string, defs container.Definitions, open bool) (Key, bool) {
 	if name == "symbol" {
 		return KeySym, true
 	}
-	for k := range numKeys {
-		if k.String() == name {
-			return k, true
-		}
-	}
-	return 0, false
+	known := slices.Contains(allKeys(), Key(name)) || defs.Find(name) != nil || open && container.CheckName(name) == nil
+	return Key(name), known
 }
 
 // KeyNames lists all keys that ParseKeys knows.
-func KeyNames() []string {
-	names := make([]string, numKeys)
-	for k := range numKeys {
-		names[k] = k.String()
+func KeyNames(defs container.Definitions) []string {
+	var names []string
+	for _, k := range allKeys() {
+		names = append(names, string(k))
+	}
+	for _, name := range defs.Names() {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// definitionsOf are the names of the definitions among keys.
+func definitionsOf(keys []Key) []string {
+	var names []string
+	for _, k := range keys {
+		if k.info().definition {
+			names = append(names, string(k))
+		}
 	}
 	return names
 }

@@ -13,15 +13,15 @@ import (
 )
 
 func TestParseKeys(t *testing.T) {
-	got, err := ParseKeys("container, sym,pid")
+	got, err := ParseKeys("container, sym,pid", nil, false)
 	if want := []Key{KeyContainer, KeySym, KeyPID}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("got %v, %v, want %v", got, err, want)
 	}
 	if got := keys(t, "symbol"); got[0] != KeySym {
 		t.Errorf("symbol: got %v", got)
 	}
-	all, err := ParseKeys(strings.Join(KeyNames(), ","))
-	if err != nil || len(all) != int(numKeys) {
+	all, err := ParseKeys(strings.Join(KeyNames(nil), ","), nil, false)
+	if err != nil || len(all) != len(allKeys()) {
 		t.Errorf("all keys: got %v, %v", all, err)
 	}
 	for in, want := range map[string]string{
@@ -29,7 +29,7 @@ func TestParseKeys(t *testing.T) {
 		"comm,foo":  "use one or more of container, pod, namespace, image, cgroup, comm, pid, tid, cpu, dso, sym, event",
 		"comm,comm": "given twice",
 	} {
-		if _, err := ParseKeys(in); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := ParseKeys(in, nil, false); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v, want %q", in, err, want)
 		}
 	}

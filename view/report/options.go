@@ -116,6 +116,22 @@ func (o *Options) Fields(f Format) profile.Fields {
 	return fields
 }
 
+// Definitions are the names of those whose identities a profile needs for this
+// report.
+func (o *Options) Definitions(f Format) []string {
+	o = o.orDefault()
+	var names []string
+	if f == FormatText || f == FormatJSON || f == FormatPprof {
+		names = append(names, definitionsOf(o.Sort)...)
+	}
+	if f == FormatFolded || f == FormatSVG || f == FormatPprof {
+		names = append(names, definitionsOf(o.Roots)...)
+	}
+	names = append(names, o.Filter.Definitions()...)
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
 // NeedsStacks tells whether the report looks at callers, or at leaves only.
 func (o *Options) NeedsStacks(f Format) bool {
 	return f != FormatText && f != FormatJSON || o != nil && (o.Children || o.CallGraph != CallGraphNone)

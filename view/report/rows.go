@@ -66,7 +66,7 @@ func newSelection(p *profile.Profile, o *Options, keep func(profile.Sample) bool
 
 // group gives label sets that look the same in the table the same number.
 func (t *table) group() {
-	fields := fieldsOf(t.o.Sort)
+	fields, defs := fieldsOf(t.o.Sort), definitionsOf(t.o.Sort)
 	seen := map[profile.Labels]uint32{}
 	t.groupOf = make([]uint32, t.p.NumLabels())
 	for id := range t.groupOf {
@@ -75,7 +75,7 @@ func (t *table) group() {
 			t.groupOf[id] = noGroup
 			continue
 		}
-		g := project(l, fields)
+		g := project(l, fields, defs)
 		n, ok := seen[g]
 		if !ok {
 			n = uint32(len(t.groups))
@@ -86,9 +86,10 @@ func (t *table) group() {
 	}
 }
 
-// project keeps what the columns of the given fields show.
-func project(l *profile.Labels, f profile.Fields) profile.Labels {
+// project keeps what the columns of the given fields and definitions show.
+func project(l *profile.Labels, f profile.Fields, defs []string) profile.Labels {
 	c := *l
+	c.Identities = l.Identities.Shown(defs)
 	if f.Has(profile.FieldContainer) {
 		c.Container = containerText(l)
 	}

@@ -2,10 +2,24 @@
 
 package report
 
-import "github.com/gantry-tools/gantry/analysis/profile"
+import (
+	"slices"
+
+	"github.com/gantry-tools/gantry/analysis/profile"
+)
 
 // Fields are the labels that the filter looks at.
 func (f *Filter) Fields() profile.Fields { return f.fields() }
+
+// Definitions are the names of those whose identities the filter looks at.
+func (f *Filter) Definitions() []string {
+	var names []string
+	for _, s := range f.Identities {
+		names = append(names, s.Definition)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
 
 // Selects says whether the filter takes samples with these labels.
 func (f *Filter) Selects(l *profile.Labels) bool { return f.labels(l) }

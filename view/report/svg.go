@@ -99,7 +99,7 @@ func (s *svgWriter) title() string {
 		title = s.p.Events[s.f.event].Name
 	}
 	if len(s.o.Roots) > 0 {
-		title += " by " + s.o.Roots[0].String()
+		title += " by " + string(s.o.Roots[0])
 	}
 	return title
 }

@@ -80,7 +80,7 @@ func writeHead(out *bufio.Writer, t *table, event int) {
 	}
 	if !t.o.Filter.empty() {
 		fmt.Fprintf(out, "# Filter: %s", profile.Printable(t.o.Filter.String()))
-		if t.o.Filter.fields() != 0 { // else it selects rows, not samples
+		if t.o.Filter.labelled() { // else it selects rows, not samples
 			fmt.Fprintf(out, ": %s of %s samples (%.2f%%)", short(total.samples), short(e.Samples), share(total.samples, e.Samples))
 		}
 		out.WriteByte('\n')

@@ -4,13 +4,15 @@ package script
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
+	"github.com/gantry-tools/gantry/container"
 	"github.com/gantry-tools/gantry/perf"
 )
 
 // Field is a set of columns.
-type Field uint32
+type Field uint64
 
 // The columns, in the order in which they are printed.
 const (
@@ -42,8 +44,12 @@ const (
 	frame = IP | Sym | SymOff | DSO
 	// head are those of records that are not samples.
 	head = Comm | PID | TID | CPU | Misc | Time
+	// definition is the column of the first definition in Columns, those of
+	// the others follow.
+	definition     Field = 1 << 32
+	maxDefinitions       = 32
 	// labels are those of the container.
-	labels = Container | Pod | Namespace | Image | Cgroup
+	labels = Container | Pod | Namespace | Image | Cgroup | ^(definition - 1)
 )
 
 // fieldNames are the columns in their order.
@@ -54,7 +60,15 @@ func fieldNames() []string {
 }
 
 // FieldNames lists the columns that ParseFields knows.
-func FieldNames() []string { return fieldNames() }
+func FieldNames(defs container.Definitions) []string {
+	list := fieldNames()
+	for _, name := range defs.Names() {
+		if !slices.Contains(list, name) {
+			list = append(list, name)
+		}
+	}
+	return list
+}
 
 func fieldOf(name string) (Field, bool) {
 	for i, n := range fieldNames() {
@@ -121,15 +135,19 @@ type Columns struct {
 	set         [classes]bool
 	chosen      [classes]Field
 	plus, minus [classes]Field
+	// defs are the definitions that have a column.
+	defs []string
 }
 
 // ParseFields reads columns as perf's -F takes them: "comm,ip" for all events,
 // "sw:comm,ip" for a class of them, "+addr,-cpu" to change perf's choice. A
-// later list overrides an earlier one.
-func ParseFields(lists []string) (Columns, error) {
+// later list overrides an earlier one. A column may also be the name of a
+// definition, of which defs has those that are known; with open, there may be
+// others.
+func ParseFields(lists []string, defs container.Definitions, open bool) (Columns, error) {
 	var c Columns
 	for _, list := range lists {
-		if err := c.parse(list); err != nil {
+		if err := c.parse(list, defs, open); err != nil {
 			return Columns{}, err
 		}
 	}
@@ -143,7 +161,7 @@ func ParseFields(lists []string) (Columns, error) {
 	return c, nil
 }
 
-func (c *Columns) parse(list string) error {
+func (c *Columns) parse(list string, defs container.Definitions, open bool) error {
 	from, to := class(0), classes
 	only := false
 	if prefix, rest, found := strings.Cut(list, ":"); found {
@@ -167,9 +185,9 @@ func (c *Columns) parse(list string) error {
 		case '-':
 			into, word = &minus, word[1:]
 		}
-		f, ok := fieldOf(word)
-		if !ok {
-			return fmt.Errorf("no field is called %q; there are %s", word, strings.Join(fieldNames(), ","))
+		f, err := c.field(word, defs, open)
+		if err != nil {
+			return err
 		}
 		*into |= f
 	}
@@ -191,6 +209,24 @@ func (c *Columns) parse(list string) error {
 		c.set[k], c.chosen[k], c.plus[k], c.minus[k] = true, chosen, 0, 0
 	}
 	return nil
+}
+
+// field is the column of that name.
+func (c *Columns) field(name string, defs container.Definitions, open bool) (Field, error) {
+	if f, ok := fieldOf(name); ok {
+		return f, nil
+	}
+	if defs.Find(name) == nil && !(open && container.CheckName(name) == nil) {
+		return 0, fmt.Errorf("no field is called %q; there are %s", name, strings.Join(FieldNames(defs), ","))
+	}
+	i := slices.Index(c.defs, name)
+	if i < 0 {
+		if i = len(c.defs); i == maxDefinitions {
+			return 0, fmt.Errorf("field %q: more than %d definitions", name, maxDefinitions)
+		}
+		c.defs = append(c.defs, name)
+	}
+	return definition << i, nil
 }
 
 func names(list [classes]string) []string { return list[:] }

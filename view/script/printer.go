@@ -40,7 +40,9 @@ type printer struct {
 	tracing  *tracing
 	labels   labelCache
 	filtered profile.Fields
-	tally    *Tally
+	// byIdentity: identities are selected, too.
+	byIdentity bool
+	tally      *Tally
 }
 
 // ErrNoField says that the recording has no values for a column that was asked
@@ -59,8 +61,8 @@ func Write(w io.Writer, r *perfdata.Reader, s *analysis.Session, o *Options) err
 		p.tally = new(Tally)
 	}
 	p.frames.init(p)
-	p.labels.init(s)
-	p.filtered = p.o.Filter.Fields()
+	p.labels.init(s, &p.o)
+	p.filtered, p.byIdentity = p.o.Filter.Fields(), len(p.o.Filter.Identities) > 0
 	if err := p.check(r.Events().List()); err != nil {
 		return err
 	}
@@ -325,14 +327,14 @@ func (p *printer) selected(it *analysis.Item, pid, tid int32, cpu uint32, time u
 	if !p.o.Span.has(time) {
 		return false
 	}
-	if p.filtered == 0 {
+	if p.filtered == 0 && !p.byIdentity {
 		return true
 	}
 	l := profile.Labels{PID: pid, TID: tid, CPU: int32(cpu)}
 	if it.Thread != nil {
 		l.Comm = it.Thread.Comm
 	}
-	if it.Sample != nil && p.filtered&labelFields != 0 {
+	if it.Sample != nil && (p.byIdentity || p.filtered&labelFields != 0) {
 		p.labels.fill(&l, it)
 	}
 	return p.o.Filter.Selects(&l)

@@ -76,7 +76,7 @@ func run(t testing.TB, data []byte, o *Options) (string, error) {
 
 func columns(t testing.TB, lists ...string) Columns {
 	t.Helper()
-	c, err := ParseFields(lists)
+	c, err := ParseFields(lists, nil, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +185,7 @@ func TestParseFields(t *testing.T) {
 		{[]string{"comm", "+pid"}, sw, "comm,pid"},
 		{[]string{"comm,,pid,"}, sw, "comm,pid"},
 	} {
-		cols, err := ParseFields(c.lists)
+		cols, err := ParseFields(c.lists, nil, false)
 		if err != nil {
 			t.Errorf("%q: %v", c.lists, err)
 			continue
@@ -198,7 +198,7 @@ func TestParseFields(t *testing.T) {
 		"foo": `no field is called "foo"`, "comm,-cpu": "either all with", "x:comm": `fields of "x"`,
 		"sw:trace": "tracepoints only", "ip,symoff": "symoff needs sym", "": "no fields are left", "+nope": `no field is called "nope"`,
 	} {
-		if _, err := ParseFields([]string{list}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := ParseFields([]string{list}, nil, false); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", list, err, want)
 		}
 	}

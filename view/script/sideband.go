@@ -36,9 +36,6 @@ func kindOf(t perf.RecordType) Show {
 
 // sideband prints a record that is not a sample, if it is to be shown.
 func (p *printer) sideband(it *analysis.Item) {
-	if it.Type == perf.RecordCgroup {
-		p.labels.clear()
-	}
 	if p.o.Show&kindOf(it.Type) == 0 {
 		return
 	}
