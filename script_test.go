@@ -3,12 +3,14 @@
 package gantry_test
 
 import (
+	"bufio"
 	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -59,6 +61,7 @@ func scriptCommands() map[string]func(*testscript.TestScript, bool, []string) {
 		"gotool":    cmdGoTool,
 		"nobody":    cmdNobody,
 		"status":    cmdStatus,
+		"serve":     cmdServe,
 	}
 }
 
@@ -209,4 +212,31 @@ func cmdStatus(ts *testscript.TestScript, neg bool, args []string) {
 	if got != want {
 		ts.Fatalf("exit status %d, want %d", got, want)
 	}
+}
+
+// cmdServe serves a build-id store until the script ends, and makes it the
+// debuginfod server of the commands that follow:
+//
+//	serve DIR
+func cmdServe(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: serve DIR")
+	}
+	cmd := exec.Command(ts.Getenv("GANTRY"), "buildid", "serve", "--listen", "127.0.0.1:0", "--buildid-dir", ts.MkAbs(args[0]))
+	stderr, err := cmd.StderrPipe()
+	ts.Check(err)
+	ts.Check(cmd.Start())
+	ts.Defer(func() {
+		ts.Check(cmd.Process.Signal(syscall.SIGTERM))
+		if err := cmd.Wait(); err != nil {
+			ts.Fatalf("gantry buildid serve: %v", err)
+		}
+	})
+	line, err := bufio.NewReader(stderr).ReadString('\n')
+	ts.Check(err)
+	_, url, ok := strings.Cut(strings.TrimSpace(line), "serving at ")
+	if !ok {
+		ts.Fatalf("gantry buildid serve: %s", line)
+	}
+	ts.Setenv("DEBUGINFOD_URLS", url)
 }

@@ -83,9 +83,9 @@ func Identify(r io.ReaderAt, size int64) (ID, error) {
 	return hashContent(r, size)
 }
 
-// check reports whether the file in r has the id: nil, ErrMismatch, or why it
+// Check reports whether the file in r has the id: nil, ErrMismatch, or why it
 // cannot be told. It reads no more than it takes.
-func check(r io.ReaderAt, size int64, id ID) error {
+func Check(r io.ReaderAt, size int64, id ID) error {
 	identify := Identify
 	if id.Kind() == KindGNU {
 		identify = FromFile

@@ -215,8 +215,8 @@ func FuzzIdentify(f *testing.F) {
 		if (err == nil) == id.IsZero() {
 			t.Fatalf("%v, %v", id, err)
 		}
-		if err == nil && check(r, int64(len(b)), id) != nil {
-			t.Fatalf("a file does not have its own id %v: %v", id, check(r, int64(len(b)), id))
+		if err == nil && Check(r, int64(len(b)), id) != nil {
+			t.Fatalf("a file does not have its own id %v: %v", id, Check(r, int64(len(b)), id))
 		}
 		id, err = FromImage(r, int64(len(b)))
 		checkID(t, id, err)

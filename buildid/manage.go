@@ -82,6 +82,14 @@ func (s *Store) linked() ([]Entry, error) {
 	return list, nil
 }
 
+// Entry is what the store has for an id; without Files if that is nothing.
+func (s *Store) Entry(id ID) Entry {
+	if id.Len() < minSize {
+		return Entry{ID: id}
+	}
+	return s.entry(id)
+}
+
 // entry looks at what the link of an id leads to: a directory that is called as
 // the id is, for nothing else is to be removed in its name.
 func (s *Store) entry(id ID) Entry {
@@ -294,14 +302,14 @@ func (s *Store) verify(name string, id ID) error {
 		return err
 	}
 	defer f.Close()
-	return check(f, size, id)
+	return Check(f, size, id)
 }
 
 // Dropped counts the files that this Store found not to have the id of their
 // place and therefore removed.
 func (s *Store) Dropped() uint64 { return s.dropped.Load() }
 
-// drop removes a file for which check gave err, if that says for sure that it
+// drop removes a file for which Check gave err, if that says for sure that it
 // does not belong where it is. Another writer may have put the right one there
 // meanwhile.
 func (s *Store) drop(id ID, name string, err error) {

@@ -209,7 +209,7 @@ func (s *Store) lookup(id ID, names ...string) (f *os.File, size int64, err erro
 	if err != nil {
 		return nil, 0, fmt.Errorf("look up build-id %s: %w", id, err)
 	}
-	if err := check(f, size, id); err != nil {
+	if err := Check(f, size, id); err != nil {
 		f.Close()
 		s.drop(id, name, err)
 		return nil, 0, fmt.Errorf("look up build-id %s: %w", id, err)
@@ -268,7 +268,7 @@ func (s *Store) checkFile(name string, want ID) (ID, error) {
 	if want.IsZero() {
 		id, err = Identify(f, size)
 	} else {
-		err = check(f, size, want)
+		err = Check(f, size, want)
 	}
 	if err != nil {
 		return ID{}, err

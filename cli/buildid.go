@@ -83,7 +83,7 @@ build-id or a hash of their content, which begin with 676e7467 and 676e7463.`,
 		Args: noSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newBuildidListCmd(e), newBuildidAddCmd(e), newBuildidRemoveCmd(e), newBuildidPruneCmd(e), newBuildidVerifyCmd(e))
+	cmd.AddCommand(newBuildidListCmd(e), newBuildidAddCmd(e), newBuildidRemoveCmd(e), newBuildidPruneCmd(e), newBuildidVerifyCmd(e), newBuildidServeCmd(e))
 	return cmd
 }
 

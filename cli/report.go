@@ -121,7 +121,7 @@ func (f *reportFlags) run(e *env, cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	sources, err := f.symbols.sources()
+	sources, err := f.symbols.sources(e)
 	if err != nil {
 		return err
 	}
@@ -159,6 +159,7 @@ func (f *reportFlags) run(e *env, cmd *cobra.Command) error {
 	}
 	err = writeOutput(e, f.output, func(w io.Writer) error { return report.Write(w, format, p, o) })
 	explainWarnings(e.stderr, f.input, s)
+	sources.explain(e.stderr)
 	f.explain(e, format, p, s, r.Events())
 	return err
 }

@@ -115,7 +115,7 @@ func (f *scriptFlags) run(e *env, cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	sources, err := f.symbols.sources()
+	sources, err := f.symbols.sources(e)
 	if err != nil {
 		return err
 	}
@@ -147,6 +147,7 @@ func (f *scriptFlags) run(e *env, cmd *cobra.Command) error {
 		return hint.Wrap(fmt.Errorf("%s: %w", f.input, err), "leave it out of -F, or record again with it")
 	}
 	explainWarnings(e.stderr, f.input, s)
+	sources.explain(e.stderr)
 	if filter := f.filter(); err == nil && tally.Printed == 0 && tally.Samples > 0 && filter != "" {
 		explainEmpty(e.stderr, f.input, filter, s, r.Events())
 	}

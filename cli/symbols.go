@@ -17,6 +17,7 @@ import (
 	"github.com/gantry-tools/gantry/analysis/binfile"
 	"github.com/gantry-tools/gantry/analysis/symbol"
 	"github.com/gantry-tools/gantry/buildid"
+	"github.com/gantry-tools/gantry/buildid/debuginfod"
 	"github.com/gantry-tools/gantry/internal/hint"
 )
 
@@ -25,12 +26,15 @@ type symbolFlags struct {
 	buildIDDir string
 	symfs      string
 	kallsyms   string
+	debuginfod string
 }
 
 func (f *symbolFlags) register(fl *pflag.FlagSet) {
 	fl.StringVar(&f.buildIDDir, "buildid-dir", "", "build-id store to take binaries from (default ~/.debug)")
 	fl.StringVar(&f.symfs, "symfs", "/", "directory that stands for / when binaries are opened by their path")
 	fl.StringVar(&f.kallsyms, "kallsyms", "", "file with the kernel's symbols (default: the store's, else /proc/kallsyms)")
+	fl.StringVar(&f.debuginfod, "debuginfod", "", "ask debuginfod servers for binaries and symbols that this machine does not have: `URL,...`, without a value those of DEBUGINFOD_URLS")
+	fl.Lookup("debuginfod").NoOptDefVal = debuginfodEnv
 }
 
 // defaultStore is perf's own build-id store, so that both tools find what
@@ -47,6 +51,7 @@ func defaultStore() string {
 type symbolSources struct {
 	named     *symbol.Kallsyms // those of the file that the user named
 	store     *buildid.Store
+	remote    *debuginfod.Client // nil: no server is asked
 	root      *binfile.Root
 	closers   []io.Closer
 	openers   []symbol.Opener
@@ -56,7 +61,7 @@ type symbolSources struct {
 
 // sources opens what there is. A place that the user named must be there; of
 // others, what is missing is only missed when a binary is looked for.
-func (f symbolFlags) sources() (_ *symbolSources, err error) {
+func (f symbolFlags) sources(e *env) (_ *symbolSources, err error) {
 	s := &symbolSources{procfs: "/proc/kallsyms", kernelIDs: "/sys/kernel/notes"}
 	defer func() {
 		if err != nil {
@@ -86,7 +91,7 @@ func (f symbolFlags) sources() (_ *symbolSources, err error) {
 	if s.store != nil {
 		s.openers = append(s.openers, &binfile.Store{Store: s.store})
 	}
-	return s, nil
+	return s, s.addDebuginfod(e, f.debuginfod)
 }
 
 // named is the error of a place that a flag names. A hint that the error has
