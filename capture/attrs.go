@@ -19,6 +19,10 @@ const nativeOrder = perf.LittleEndian
 // time have the same place in all of them.
 const baseSample = perf.SampleIdentifier | perf.SampleIP | perf.SampleTID | perf.SampleTime | perf.SampleCPU
 
+// trailerSize is the size of the sample_id that this gives to sideband: TID,
+// TIME, CPU and IDENTIFIER.
+const trailerSize = 32
+
 // readFormat is what is read of each event at the end.
 const readFormat = perf.FormatID | perf.FormatLost
 

@@ -137,7 +137,7 @@ func (r *Recorder) sampleTime() (span [2]uint64) {
 func buildIDs(list []*binary) []perfdata.BuildIDEntry {
 	var out []perfdata.BuildIDEntry
 	for _, b := range list {
-		path := strings.TrimSuffix(b.key.path, " (deleted)")
+		path := strings.TrimSuffix(b.key.Path, " (deleted)")
 		if b.id.Len() <= 20 {
 			out = append(out, perfdata.BuildIDEntry{PID: -1, Misc: perf.MiscUser, ID: b.id.Bytes(), Path: path})
 		}

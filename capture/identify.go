@@ -5,7 +5,7 @@
 package capture
 
 import (
-	"strings"
+	"bytes"
 
 	"github.com/gantry-tools/gantry/capture/snapshot"
 	"github.com/gantry-tools/gantry/internal/linux/procfs"
@@ -15,24 +15,30 @@ import (
 // identifier puts build-ids into the MMAP2 records of the kernel before they
 // are written: the id takes the place of device and inode.
 // snapshot.IDReader says why the kernel is not asked to.
+//
+// A file that was looked at is known from then on. Once a round it is looked
+// up again, to see whether it was written to.
 type identifier struct {
-	fs     procfs.FS
-	reader *snapshot.IDReader
-	known  map[fileKey][]byte // empty: a file without an id
-	asked  int                // how often a file was not known
+	fs      procfs.FS
+	reader  *snapshot.IDReader
+	hostMnt uint64
+	known   map[snapshot.FileKey]*knownFile
+	paths   map[string]string // interned
+	round   uint64
+	asked   int // how often a file was not known
+	unknown knownFile
 }
 
-// fileKey tells files apart, also where the subvolumes of a file system show
-// one device and the same inode numbers.
-type fileKey struct {
-	maj, min   uint32
-	inode, gen uint64
-	mnt        uint64
-	path       string
+// knownFile is what is known of a file that was mapped.
+type knownFile struct {
+	id    []byte // empty: it has none
+	key   binaryKey
+	state snapshot.FileState // when the id was read
+	round uint64             // when the state was looked at last
 }
 
 const (
-	// maxKnown bounds the files that are remembered.
+	// maxKnown bounds the files that are remembered, and the paths.
 	maxKnown = 1 << 16
 	// maxNeighbours bounds the processes of a mount namespace that are
 	// tried for a file whose own process has ended.
@@ -40,43 +46,141 @@ const (
 )
 
 func newIdentifier(fsys procfs.FS) *identifier {
-	return &identifier{fs: fsys, reader: snapshot.NewIDReader(), known: make(map[fileKey][]byte)}
+	x := &identifier{
+		fs: fsys, reader: snapshot.NewIDReader(),
+		known: make(map[snapshot.FileKey]*knownFile), paths: make(map[string]string),
+	}
+	x.hostMnt, _ = fsys.Self().Namespace("mnt") // 0: like a namespace that is not known
+	return x
 }
 
 func (x *identifier) close() { x.reader.Close() }
 
-// identify finds the build-id of the mapped file; none if it has none or
-// nothing leads to it any more. mnt is the mount namespace of the process (0:
-// not known), mounts those of all processes.
-func (x *identifier) identify(m *perf.Mmap2, mnt uint64, mounts map[int32]uint64) []byte {
-	if m.Ino == 0 || !strings.HasPrefix(m.Filename, "/") || strings.HasPrefix(m.Filename, "//") {
-		return nil
+// mapping is an MMAP2 record of the kernel. Its path lies in the record.
+type mapping struct {
+	pid             int32
+	addr, len       uint64
+	maj, min        uint32
+	inode, inodeGen uint64
+	path            []byte
+}
+
+// Places in an MMAP2 record (enum perf_event_type, PERF_RECORD_MMAP2). Device
+// and inode share theirs with the build-id.
+const (
+	mmap2MiscAt    = 4
+	mmap2PIDAt     = 8
+	mmap2AddrAt    = 16
+	mmap2LenAt     = 24
+	mmap2MajAt     = 40
+	mmap2MinAt     = 44
+	mmap2InodeAt   = 48
+	mmap2GenAt     = 56
+	mmap2PathAt    = 72
+	mmap2IDSizeAt  = 40
+	mmap2IDAt      = 44
+	mmap2IDEnd     = 64
+	mmap2IDMaxSize = mmap2IDEnd - mmap2IDAt
+)
+
+// parseMapping reads an MMAP2 record as the kernel writes it, whose bit for a
+// build-id means nothing (see stamp). It is not ok if the record is cut off.
+func parseMapping(raw []byte) (m mapping, ok bool) {
+	if len(raw) < mmap2PathAt {
+		return m, false
 	}
-	key := fileKey{m.Maj, m.Min, m.Ino, m.InoGen, mnt, m.Filename}
-	if id, ok := x.known[key]; ok {
-		return id
+	end := bytes.IndexByte(raw[mmap2PathAt:], 0)
+	if end < 0 {
+		return m, false
+	}
+	return mapping{
+		pid: raw32(raw, mmap2PIDAt), addr: nativeOrder.Uint64(raw[mmap2AddrAt:]), len: nativeOrder.Uint64(raw[mmap2LenAt:]),
+		maj: nativeOrder.Uint32(raw[mmap2MajAt:]), min: nativeOrder.Uint32(raw[mmap2MinAt:]),
+		inode: nativeOrder.Uint64(raw[mmap2InodeAt:]), inodeGen: nativeOrder.Uint64(raw[mmap2GenAt:]),
+		path: raw[mmap2PathAt : mmap2PathAt+end],
+	}, true
+}
+
+// isFile: the path of a mapping is that of a file.
+func isFile[T string | []byte](path T) bool {
+	return len(path) > 1 && path[0] == '/' && path[1] != '/'
+}
+
+// record is the mapping as IDReader wants it.
+func (m *mapping) record(path string) *perf.Mmap2 {
+	return &perf.Mmap2{PID: m.pid, TID: m.pid, Addr: m.addr, Len: m.len, Maj: m.maj, Min: m.min, Ino: m.inode, InoGen: m.inodeGen, Filename: path}
+}
+
+// identify says what is known of the mapped file: nothing, if it is none or
+// nothing leads to it any more. mnt is the mount namespace of the process (0:
+// not known), mounts those of all processes. The result is valid until the
+// next call.
+func (x *identifier) identify(m *mapping, mnt uint64, mounts map[int32]uint64) *knownFile {
+	if !isFile(m.path) || m.inode == 0 {
+		x.unknown = knownFile{}
+		return &x.unknown
+	}
+	key := snapshot.FileKey{Major: m.maj, Minor: m.min, Inode: m.inode, Gen: m.inodeGen, Mnt: mnt, Path: x.intern(m.path)}
+	if f := x.known[key]; f != nil {
+		if f.round == x.round || !x.changed(f, m, mnt) {
+			f.round = x.round
+			return f
+		}
+	}
+	return x.ask(key, m, mnt, mounts)
+}
+
+// ask finds out about a file that is not known, or has changed.
+func (x *identifier) ask(key snapshot.FileKey, m *mapping, mnt uint64, mounts map[int32]uint64) *knownFile {
+	rec := m.record(key.Path)
+	x.unknown = knownFile{key: keyOf(rec, mnt)}
+	proc := x.fs.Proc(int(m.pid))
+	if x.reader.Served(proc, rec) {
+		return &x.unknown
 	}
 	x.asked++
-	id, ok := x.reader.Mapped(x.fs.Proc(int(m.PID)), m)
+	// First the state: what changes after it will be seen.
+	state := x.reader.State(x.view(proc, mnt), rec)
+	id, ok := x.reader.Mapped(proc, rec)
 	if !ok {
-		id, ok = x.neighbour(m, mnt, mounts)
+		id, ok = x.neighbour(rec, mnt, mounts)
 	}
 	if !ok {
-		return nil
+		delete(x.known, key)
+		return &x.unknown
 	}
 	if len(x.known) >= maxKnown {
 		clear(x.known)
 	}
-	x.known[key] = id
-	return id
+	rec.BuildID = id
+	f := &knownFile{id: id, key: keyOf(rec, mnt), state: state, round: x.round}
+	x.known[key] = f
+	return f
+}
+
+// changed: the file was written to since its id was read. What cannot be seen
+// has not changed: its process has ended, or something else has its path.
+func (x *identifier) changed(f *knownFile, m *mapping, mnt uint64) bool {
+	if f.state == (snapshot.FileState{}) {
+		return false
+	}
+	now := x.reader.State(x.view(x.fs.Proc(int(m.pid)), mnt), m.record(f.key.Path))
+	return now != f.state && now != (snapshot.FileState{})
+}
+
+// view is a process that sees the files of proc and has not ended.
+func (x *identifier) view(proc procfs.Proc, mnt uint64) procfs.Proc {
+	if mnt == x.hostMnt {
+		return x.fs.Self()
+	}
+	return proc
 }
 
 // neighbour looks the file up by its path, below the root of another process
 // of the mount namespace.
 func (x *identifier) neighbour(m *perf.Mmap2, mnt uint64, mounts map[int32]uint64) ([]byte, bool) {
-	self := x.fs.Self()
-	if host, err := self.Namespace("mnt"); mnt == 0 || err == nil && host == mnt {
-		return x.reader.AtPath(self, m)
+	if mnt == 0 || mnt == x.hostMnt {
+		return x.reader.AtPath(x.fs.Self(), m)
 	}
 	tried := 0
 	for pid, ns := range mounts {
@@ -93,15 +197,26 @@ func (x *identifier) neighbour(m *perf.Mmap2, mnt uint64, mounts map[int32]uint6
 	return nil, false
 }
 
-// Places in an MMAP2 record (enum perf_event_type, PERF_RECORD_MMAP2): the
-// union of device and inode with the build-id.
-const (
-	mmap2MiscAt    = 4
-	mmap2IDSizeAt  = 40
-	mmap2IDAt      = 44
-	mmap2IDEnd     = 64
-	mmap2IDMaxSize = mmap2IDEnd - mmap2IDAt
-)
+func (x *identifier) intern(b []byte) string {
+	if s, ok := x.paths[string(b)]; ok {
+		return s
+	}
+	if len(x.paths) >= maxKnown {
+		clear(x.paths)
+	}
+	s := string(b)
+	x.paths[s] = s
+	return s
+}
+
+// keyOf is the key of a mapped file for the keeper. The generation is not in
+// it: the records of a snapshot do not have it.
+func keyOf(m *perf.Mmap2, mnt uint64) binaryKey {
+	if len(m.BuildID) > 0 {
+		return binaryKey{id: string(m.BuildID), FileKey: snapshot.FileKey{Path: m.Filename}}
+	}
+	return binaryKey{FileKey: snapshot.FileKey{Major: m.Maj, Minor: m.Min, Inode: m.Ino, Mnt: mnt, Path: m.Filename}}
+}
 
 // stamp gives the raw MMAP2 record the form with the build-id, or the plain
 // one if there is none. The bit in misc may have been set by the kernel for

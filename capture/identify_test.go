@@ -6,12 +6,17 @@ package capture
 
 import (
 	"bytes"
+	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/gantry-tools/gantry/internal/linux/procfs"
 	"github.com/gantry-tools/gantry/internal/testutil"
 	"github.com/gantry-tools/gantry/perf"
 	"github.com/gantry-tools/gantry/perf/perfdata"
@@ -60,6 +65,112 @@ func TestStampWithoutID(t *testing.T) {
 		}
 	}
 	stamp(make([]byte, 40), []byte("x")) // a record that is none
+}
+
+// FuzzParseMapping: what is read in place is what the decoder reads.
+func FuzzParseMapping(f *testing.F) {
+	ev := perf.NewEvent(perf.Attr{SampleType: baseSample}, "x", 1)
+	raw, err := perf.Append(nil, &perf.Mmap2{PID: 1, TID: 2, Addr: 3, Len: 4, Maj: 254, Ino: 77, InoGen: 8, Filename: "/bin/x"}, nativeOrder, ev)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(raw[perf.HeaderSize:])
+	f.Add(raw[perf.HeaderSize:mmap2PathAt])
+	f.Fuzz(func(t *testing.T, body []byte) {
+		body = body[:min(len(body), 1<<15)&^7]
+		raw := perf.Header{Type: perf.RecordMmap2, Size: uint16(perf.HeaderSize + len(body))}.Append(nil, nativeOrder)
+		raw = append(raw, body...)
+		m, ok := parseMapping(raw)
+		rec, err := perf.Decode(raw, nativeOrder, ev)
+		if !ok || err != nil {
+			if ok {
+				t.Errorf("read what the decoder refuses: %v", err)
+			}
+			return
+		}
+		got := m.record(string(m.path))
+		want := *rec.(*perf.Mmap2)
+		want.Trailer, want.TID, want.PgOff, want.Prot, want.Flags = perf.Trailer{}, want.PID, 0, 0, 0
+		if !reflect.DeepEqual(*got, want) {
+			t.Errorf("%+v, want %+v", *got, want)
+		}
+	})
+}
+
+// mapped maps a file and gives the record of that.
+func mapped(t *testing.T, path string) *mapping {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	mem, err := syscall.Mmap(int(f.Fd()), 0, os.Getpagesize(), syscall.PROT_READ|syscall.PROT_EXEC, syscall.MAP_PRIVATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { syscall.Munmap(mem) })
+	var m *mapping
+	err = procfs.FS{}.Self().Maps(procfs.NewMapsScanner(), func(v *procfs.Mapping) error {
+		if v.Path == path {
+			m = &mapping{pid: int32(os.Getpid()), addr: v.Start, len: v.End - v.Start, maj: v.DevMajor, min: v.DevMinor, inode: v.Inode, path: []byte(path)}
+		}
+		return nil
+	})
+	if err != nil || m == nil {
+		t.Fatalf("mapping of %s: %v, %v", path, m, err)
+	}
+	return m
+}
+
+// A file is asked about once, and again when it was written to: at the next
+// round, when known files are looked at.
+func TestIdentifyKnownFile(t *testing.T) {
+	testutil.Require(t, testutil.Tool("gcc"))
+	var programs [2][]byte
+	var ids [2][]byte
+	for i := range programs {
+		prog := testutil.CompileC(t, "int main(void) { return 0; }\n", fmt.Sprintf("-Wl,--build-id=0x%040d", i+1))
+		var err error
+		if programs[i], err = os.ReadFile(prog); err != nil {
+			t.Fatal(err)
+		}
+		ids[i] = append(make([]byte, 19), byte(i+1))
+	}
+	path := filepath.Join(t.TempDir(), "prog")
+	write := func(i int) {
+		t.Helper()
+		if err := os.WriteFile(path, programs[i], 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(0)
+	m := mapped(t, path)
+	x := newIdentifier(procfs.FS{})
+	defer x.close()
+	check := func(what string, id []byte, asked int) {
+		t.Helper()
+		if f := x.identify(m, x.hostMnt, nil); !bytes.Equal(f.id, id) || x.asked != asked {
+			t.Errorf("%s: id %x after asking %d times, want %x after %d", what, f.id, x.asked, id, asked)
+		}
+	}
+	check("first", ids[0], 1)
+	check("again", ids[0], 1)
+	x.round++
+	check("unchanged", ids[0], 1)
+	write(1)
+	check("changed in this round", ids[0], 1)
+	x.round++
+	check("changed", ids[1], 2)
+	x.round++
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	check("its path is gone, not its content", ids[1], 2)
+	m.path = []byte("//anon")
+	check("memory", nil, 2)
+	m.path, m.inode = []byte(path), 0
+	check("no file", nil, 2)
 }
 
 // TestShortLivedHaveBuildIDs: programs that run for a millisecond.

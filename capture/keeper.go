@@ -19,7 +19,6 @@ import (
 	"github.com/gantry-tools/gantry/capture/snapshot"
 	"github.com/gantry-tools/gantry/internal/linux/procfs"
 	"github.com/gantry-tools/gantry/internal/linux/sys"
-	"github.com/gantry-tools/gantry/perf"
 )
 
 const (
@@ -40,21 +39,25 @@ var (
 	errNoID     = errors.New("no build-id to keep it by")
 )
 
-// binaryKey is one file as the records name it.
+// binaryKey is one file as the records name it: by build-id and path, and
+// without a build-id by all that tells files apart.
 type binaryKey struct {
-	id    string // build-id, "" if the kernel could not read it
-	inode uint64 // if there is no build-id
-	path  string
+	id string // build-id, "" if there is none
+	snapshot.FileKey
+}
+
+// seen is where a binary was seen last: the process, its mount namespace (0:
+// not known) and the mapping.
+type seen struct {
+	pid        int
+	mnt        uint64
+	start, end uint64
 }
 
 // binary is one mapped file.
 type binary struct {
 	key binaryKey
-	// Where it was seen last: the process, its mount namespace (0: not
-	// known) and the mapping.
-	pid        int
-	mnt        uint64
-	start, end uint64
+	seen
 	fate
 }
 
@@ -101,23 +104,15 @@ func newKeeper(o *Options, fsys procfs.FS) *keeper {
 	return k
 }
 
-// offer takes note of a mapped file, by a process in the mount namespace mnt
-// (0: not known). It never waits for a copy.
-func (k *keeper) offer(m *perf.Mmap2, mnt uint64) {
-	if !strings.HasPrefix(m.Filename, "/") || strings.HasPrefix(m.Filename, "//") {
-		return
-	}
-	if m.Misc&perf.MiscMmapBuildID == 0 && m.Ino == 0 {
-		return
-	}
-	key := binaryKey{id: string(m.BuildID), inode: m.Ino, path: m.Filename}
+// offer takes note of a mapped file. It never waits for a copy.
+func (k *keeper) offer(key *binaryKey, at seen) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	b := k.known[key]
+	b := k.known[*key]
 	if b == nil {
-		b = &binary{key: key}
-		b.id, _ = buildid.New(m.BuildID) // no id is the zero ID
-		k.known[key] = b
+		b = &binary{key: *key}
+		b.id, _ = buildid.New([]byte(key.id)) // no id is the zero ID
+		k.known[*key] = b
 	} else if b.err != errGone {
 		return
 	}
@@ -126,7 +121,7 @@ func (k *keeper) offer(m *perf.Mmap2, mnt uint64) {
 		return
 	}
 	b.err = nil
-	b.pid, b.mnt, b.start, b.end = int(m.PID), mnt, m.Addr, m.Addr+m.Len
+	b.seen = at
 	k.waiting = append(k.waiting, b)
 	k.wake.Signal()
 }
@@ -187,7 +182,7 @@ func (k *keeper) wait() {
 func (k *keeper) keep(b *binary) fate {
 	f := fate{id: b.id}
 	proc := k.fs.Proc(b.pid)
-	path, deleted := strings.CutSuffix(b.key.path, " (deleted)")
+	path, deleted := strings.CutSuffix(b.key.Path, " (deleted)")
 	host, err := k.onHost(proc, b.mnt)
 	f.host = host && !deleted
 	switch {
@@ -252,7 +247,7 @@ func (k *keeper) copy(f *fate, file *os.File, key *binaryKey) error {
 	case info.Size() > k.left:
 		return errTooMuch
 	}
-	if _, err := k.store.Add(io.NewSectionReader(file, 0, info.Size()), buildid.Source{Path: key.path, Want: f.id}); err != nil {
+	if _, err := k.store.Add(io.NewSectionReader(file, 0, info.Size()), buildid.Source{Path: key.Path, Want: f.id}); err != nil {
 		return err
 	}
 	k.left -= info.Size()
@@ -295,7 +290,7 @@ func (k *keeper) result() (Binaries, []*binary) {
 		}
 	}
 	slices.SortFunc(list, func(a, b *binary) int {
-		return cmp.Or(strings.Compare(a.key.path, b.key.path), strings.Compare(a.id.String(), b.id.String()))
+		return cmp.Or(strings.Compare(a.key.Path, b.key.Path), strings.Compare(a.id.String(), b.id.String()))
 	})
 	return sum, list
 }

@@ -10,9 +10,6 @@ import (
 	"fmt"
 	"os"
 	"time"
-
-	"github.com/gantry-tools/gantry/capture/perfevent"
-	"github.com/gantry-tools/gantry/perf"
 )
 
 // tick is how long a record waits in a ring at most. What a killed recorder
@@ -222,82 +219,4 @@ func (r *Recorder) progress() {
 	r.scan.settle()
 	p.Containers = r.names.count(r.scan.cgroups)
 	r.opts.Progress(p)
-}
-
-// sidebandWalker looks at the records of the sideband rings.
-type sidebandWalker struct {
-	event *perf.Event
-	names *names
-	keep  *keeper
-	ids   *identifier
-	// mounts is the mount namespace of each process that lives or ended
-	// lately: rings are read one after the other, so that a mapping may be
-	// seen after the end of its process.
-	mounts       map[int32]uint64
-	ended, older []int32
-}
-
-// walk looks at the records in b and completes them in place.
-func (w *sidebandWalker) walk(ring *ring, b []byte) error {
-	for raw, err := range perfevent.Records(b, nil, nil) {
-		if err != nil {
-			return fmt.Errorf("read ring: %w", err)
-		}
-		if err := w.record(ring, raw); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (w *sidebandWalker) record(ring *ring, raw []byte) error {
-	ring.tally.records++
-	switch perf.ParseHeader(raw, nativeOrder).Type {
-	case perf.RecordMmap2, perf.RecordCgroup, perf.RecordLost, perf.RecordNamespaces, perf.RecordExit:
-	default:
-		return nil
-	}
-	rec, err := perf.Decode(raw, nativeOrder, w.event)
-	if err != nil {
-		return fmt.Errorf("decode sideband: %w", err)
-	}
-	switch rec := rec.(type) {
-	case *perf.Mmap2:
-		if id := w.ids.identify(rec, w.mounts[rec.PID], w.mounts); len(id) > 0 {
-			rec.Misc, rec.BuildID = rec.Misc|perf.MiscMmapBuildID, id
-		}
-		stamp(raw, rec.BuildID)
-		w.task(rec)
-	case *perf.Namespaces, *perf.Exit:
-		w.task(rec)
-	case *perf.Cgroup:
-		w.names.saw(rec.ID, rec.Path)
-	case *perf.Lost:
-		ring.tally.lost += rec.N
-	}
-	return nil
-}
-
-// task learns from a record about a task, also of a snapshot.
-func (w *sidebandWalker) task(rec perf.Record) {
-	switch rec := rec.(type) {
-	case *perf.Mmap2:
-		w.keep.offer(rec, w.mounts[rec.PID])
-	case *perf.Namespaces:
-		if rec.PID == rec.TID && len(rec.Links) > perf.NSMnt {
-			w.mounts[rec.PID] = rec.Links[perf.NSMnt].Ino
-		}
-	case *perf.Exit:
-		if rec.PID == rec.TID {
-			w.ended = append(w.ended, rec.PID)
-		}
-	}
-}
-
-// round forgets the processes that had ended before the last round.
-func (w *sidebandWalker) round() {
-	for _, pid := range w.older {
-		delete(w.mounts, pid)
-	}
-	w.ended, w.older = w.older[:0], w.ended
 }

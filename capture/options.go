@@ -32,7 +32,7 @@ const (
 	DefaultStackSize = 8192      // bytes
 	maxStackSize     = 0xfff8    // the kernel's limit
 	smallRing        = 512 << 10 // bytes a CPU, as perf record
-	largeRing        = 4 << 20
+	largeRing        = 8 << 20
 	allRings         = 512 << 20 // of all CPUs together
 	sidebandRing     = 512 << 10
 	smallestRing     = 16 << 10
@@ -88,7 +88,7 @@ type Options struct {
 	Duration time.Duration
 
 	// RingSize is the size of a CPU's ring for samples in bytes. Default:
-	// 512 KiB, or 4 MiB for tracepoints, DWARF and high frequencies, less on
+	// 512 KiB, or 8 MiB for tracepoints, DWARF and high frequencies, less on
 	// many CPUs, and as much as is permitted for the unprivileged.
 	RingSize int
 	// Compress is a zstd level, 0 for none.

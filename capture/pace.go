@@ -28,9 +28,17 @@ const (
 // all it finds are processes that map known files less and less so, because
 // only a file that is not known has to be found before its process ends.
 type pace struct {
-	every time.Duration // 0: the kernel wakes
-	last  time.Time     // the last look
-	empty time.Duration // for how long looks have found nothing
+	longest time.Duration
+	every   time.Duration // 0: the kernel wakes
+	last    time.Time     // the last look
+	empty   time.Duration // for how long looks have found nothing
+}
+
+// newPace makes one for rings of sideband of so many bytes. Where they are
+// small, since no more memory is permitted, they are read more often.
+func newPace(size int) pace {
+	longest := lastPace * time.Duration(size) / sidebandRing
+	return pace{longest: min(max(longest, firstPace), lastPace)}
 }
 
 // left is the time until the next look, long if the kernel wakes.
@@ -57,6 +65,6 @@ func (p *pace) looked(now time.Time, fill float64, news bool) {
 	case p.every == 0 || news || fill > highFill:
 		p.every, p.empty = firstPace, 0
 	default:
-		p.every, p.empty = min(2*p.every, lastPace), 0
+		p.every, p.empty = min(2*p.every, p.longest), 0
 	}
 }

@@ -12,7 +12,7 @@ import (
 // A recorder looks often while files are new, less often where all are known,
 // and lets the kernel wake it when nothing happens.
 func TestPace(t *testing.T) {
-	var p pace
+	p := newPace(sidebandRing)
 	now := time.Unix(1000, 0)
 	look := func(fill float64, news bool) time.Duration {
 		t.Helper()
@@ -51,6 +51,9 @@ func TestPace(t *testing.T) {
 		if look(0, false); quiet > time.Minute {
 			t.Fatal("it never becomes quiet")
 		}
+	}
+	if p := newPace(smallestRing); p.longest != firstPace {
+		t.Errorf("a small ring is read every %v", p.longest)
 	}
 	if quiet < calm {
 		t.Errorf("quiet after %v, want %v", quiet, calm)

@@ -84,6 +84,7 @@ func Open(o Options) (_ *Recorder, err error) {
 	if r.rings, r.sizes, err = mapRings(r.set, &r.opts); err != nil {
 		return nil, err
 	}
+	r.pace = newPace(r.sizes.sideband)
 	for i, ring := range r.rings {
 		if err := r.watch(ring, i); err != nil {
 			return nil, err

@@ -55,7 +55,7 @@ func chooseRings(o *Options, events []*perf.Event, cpus int) ringSizes {
 			size /= 2
 		}
 	}
-	return ringSizes{samples: size, sideband: min(sidebandRing, size)}
+	return ringSizes{samples: size, sideband: sidebandRing}
 }
 
 // busy: the event may write faster than a small ring is read.
@@ -72,8 +72,25 @@ func busy(a *perf.Attr) bool {
 	return a.SampleCount == 1 && a.Config != perf.SWDummy
 }
 
+// shrink halves the sizes, or that of sideband only; it is false if they are as
+// small as can be.
+func (s *ringSizes) shrink(sidebandOnly bool) bool {
+	if sidebandOnly {
+		s.sideband /= 2
+		return s.sideband >= smallestRing
+	}
+	if s.samples <= smallestRing {
+		return false
+	}
+	s.samples /= 2
+	// The sideband's half of what the samples have fits the 516 kB that the
+	// kernel gives everyone.
+	s.sideband = max(min(s.sideband, s.samples/2), smallestRing)
+	return true
+}
+
 // mapRings maps two rings for each CPU and sends every event to one of them.
-// Without an order for the size it takes what is permitted.
+// It takes what is permitted: of sideband, and without an order of samples too.
 func mapRings(s *eventSet, o *Options) ([]*ring, ringSizes, error) {
 	sizes := chooseRings(o, s.list, len(s.cpus))
 	for {
@@ -82,13 +99,9 @@ func mapRings(s *eventSet, o *Options) ([]*ring, ringSizes, error) {
 			return rings, sizes, nil
 		}
 		closeRings(rings)
-		if o.RingSize != 0 || !errors.Is(err, perfevent.ErrLockedMemory) || sizes.samples <= smallestRing {
+		if !errors.Is(err, perfevent.ErrLockedMemory) || !sizes.shrink(o.RingSize != 0) {
 			return nil, sizes, err
 		}
-		sizes.samples /= 2
-		// The sideband's half of what the samples have fits the 516 kB
-		// that the kernel gives everyone.
-		sizes.sideband = max(min(sizes.sideband, sizes.samples/2), smallestRing)
 	}
 }
 

@@ -91,7 +91,7 @@ func (t *teller) task(rec perf.Record) error {
 			}
 		}
 	}
-	t.r.side.task(rec)
+	t.r.side.status(rec)
 	return t.write(rec)
 }
 

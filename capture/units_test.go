@@ -101,8 +101,25 @@ func TestChooseRings(t *testing.T) {
 		{"sideband alone", Options{}, dummy, 2, smallRing},
 	} {
 		got := chooseRings(&tt.o, []*perf.Event{perf.NewEvent(tt.attr, "e"), perf.NewEvent(dummy, "dummy")}, tt.cpus)
-		if got.samples != tt.want || got.sideband > got.samples || got.sideband == 0 {
+		if got.samples != tt.want || got.sideband != sidebandRing {
 			t.Errorf("%s: %+v, want %d", tt.name, got, tt.want)
+		}
+	}
+}
+
+// Rings become smaller until they are permitted, those of samples only without
+// an order for their size.
+func TestShrinkRings(t *testing.T) {
+	for _, ordered := range []bool{false, true} {
+		s := ringSizes{samples: largeRing, sideband: sidebandRing}
+		tries := 1
+		for s.shrink(ordered) {
+			if tries++; tries > 20 || s.samples < smallestRing || s.sideband < smallestRing {
+				t.Fatalf("ordered=%v: %+v after %d tries", ordered, s, tries)
+			}
+		}
+		if ordered != (s.samples == largeRing) || s.sideband > smallestRing {
+			t.Errorf("ordered=%v: the last try is %+v", ordered, s)
 		}
 	}
 }
@@ -243,19 +260,20 @@ func TestKeeperReasons(t *testing.T) {
 	id := []byte("0123456789abcdef0123")
 	k := newKeeper(&Options{Store: t.TempDir(), MaxBinary: 100}, procfs.FS{})
 	defer k.close()
+	w := sidebandWalker{keep: k}
 	k.hostMnt = 1 // so that everything is a container's
 	k.start()
 	offer := func(pid int32, path string, id []byte) {
-		k.offer(&perf.Mmap2{
+		w.status(&perf.Mmap2{
 			Trailer: perf.Trailer{RecordMisc: perf.RecordMisc{Misc: perf.MiscMmapBuildID}},
 			PID:     pid, Addr: 1 << 20, Len: 4096, Filename: path, BuildID: id,
-		}, 0)
+		})
 	}
 	offer(int32(ended.Process.Pid), "/gone", id)
 	offer(self, "/dev/null", id)
 	offer(self, prog, id)
 	offer(self, "//anon", id)
-	k.offer(&perf.Mmap2{PID: self, Filename: prog, Ino: 5}, 0)
+	w.status(&perf.Mmap2{PID: self, Filename: prog, Ino: 5})
 	offer(self, "[vdso]", id)
 	offer(self, "/no/such/file", id)
 	k.wait()
@@ -270,7 +288,7 @@ func TestKeeperReasons(t *testing.T) {
 		t.Errorf("%+v, %d files", sum, len(list))
 	}
 	// A process that still lives gets another chance.
-	if b := k.known[binaryKey{id: string(id), path: "/gone"}]; b == nil || b.err != errGone {
+	if b := k.known[keyOf(&perf.Mmap2{Filename: "/gone", BuildID: id}, 0)]; b == nil || b.err != errGone {
 		t.Fatalf("%+v", b)
 	}
 	offer(self, "/gone", id)

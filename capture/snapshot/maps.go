@@ -16,12 +16,17 @@ import (
 	"github.com/gantry-tools/gantry/perf"
 )
 
-// fileKey tells files apart. Device and inode alone do not: the subvolumes of
+// FileKey tells files apart. Device and inode alone do not: the subvolumes of
 // a btrfs, one per container, show one device and the same inode numbers.
-type fileKey struct {
-	major, minor uint32
-	inode, mnt   uint64
-	path         string
+type FileKey struct {
+	Major, Minor uint32
+	Inode        uint64
+	// Gen tells files apart that had the same inode one after the other; 0
+	// where it is not known.
+	Gen uint64
+	// Mnt is the mount namespace of the process, 0: not known.
+	Mnt  uint64
+	Path string
 }
 
 // mapReader gives the executable mappings of one process after the other.
@@ -29,14 +34,14 @@ type fileKey struct {
 type mapReader struct {
 	query *sys.Procmap // nil: maps are read as text
 	text  *procfs.MapsScanner
-	ids   map[fileKey][]byte
+	ids   map[FileKey][]byte
 	names map[string]string // interned
 	types mountTypes
 	rec   perf.Mmap2
 }
 
 func (r *mapReader) init(p *Proc) {
-	r.ids, r.names = make(map[fileKey][]byte), make(map[string]string)
+	r.ids, r.names = make(map[FileKey][]byte), make(map[string]string)
 	r.text = procfs.NewMapsScanner()
 	if !p.TextMaps {
 		r.query = sys.NewProcmap()
@@ -91,10 +96,10 @@ func (r *mapReader) eachQuery(proc procfs.Proc, mnt uint64, fn func(*perf.Mmap2)
 		if err != nil {
 			return err
 		}
-		key := fileKey{v.DevMajor, v.DevMinor, v.Inode, mnt, r.intern(v.Name)}
+		key := FileKey{Major: v.DevMajor, Minor: v.DevMinor, Inode: v.Inode, Mnt: mnt, Path: r.intern(v.Name)}
 		id, known := r.ids[key]
 		if !known && v.Inode != 0 {
-			if !r.types.served(proc, device{v.DevMajor, v.DevMinor}, key.path) {
+			if !r.types.served(proc, device{v.DevMajor, v.DevMinor}, key.Path) {
 				id = r.queryID(maps, v.Start)
 			}
 			r.ids[key] = id
@@ -123,10 +128,10 @@ func (r *mapReader) eachLine(proc procfs.Proc, mnt uint64, fn func(*perf.Mmap2) 
 		if m.Prot&procfs.ProtExec == 0 || m.Path == "[vsyscall]" {
 			return nil
 		}
-		key := fileKey{m.DevMajor, m.DevMinor, m.Inode, mnt, m.Path}
+		key := FileKey{Major: m.DevMajor, Minor: m.DevMinor, Inode: m.Inode, Mnt: mnt, Path: m.Path}
 		id, known := r.ids[key]
 		if !known && m.Inode != 0 {
-			if !r.types.served(proc, device{m.DevMajor, m.DevMinor}, key.path) {
+			if !r.types.served(proc, device{m.DevMajor, m.DevMinor}, key.Path) {
 				id = readID(proc, m)
 			}
 			r.ids[key] = id
@@ -174,12 +179,7 @@ func OpenMapped(proc procfs.Proc, start, end uint64, path string) (*os.File, err
 
 // openAtPath opens the regular file at path below the root of proc.
 func openAtPath(proc procfs.Proc, path string) (*os.File, error) {
-	root, err := sys.Open(proc.RootPath(), sys.OPath|sys.ODirectory)
-	if err != nil {
-		return nil, err
-	}
-	defer root.Close()
-	fd, err := sys.OpenInRoot(root, path, sys.OPath)
+	fd, err := findAtPath(proc, path)
 	if err != nil {
 		return nil, err
 	}
@@ -198,10 +198,10 @@ func regular(fd *sys.FD, path string) (*os.File, error) {
 
 // fill sets what the mappings of one file have in common, in the form with a
 // build-id if there is one. The kernel calls memory without a file "//anon".
-func (r *mapReader) fill(key *fileKey, id []byte) {
-	r.rec = perf.Mmap2{Filename: key.path}
+func (r *mapReader) fill(key *FileKey, id []byte) {
+	r.rec = perf.Mmap2{Filename: key.Path}
 	r.rec.Misc = perf.MiscUser
-	if key.path == "" {
+	if key.Path == "" {
 		r.rec.Filename = "//anon"
 	}
 	if len(id) > 0 {
@@ -209,7 +209,7 @@ func (r *mapReader) fill(key *fileKey, id []byte) {
 		r.rec.BuildID = id
 		return
 	}
-	r.rec.Maj, r.rec.Min, r.rec.Ino = key.major, key.minor, key.inode
+	r.rec.Maj, r.rec.Min, r.rec.Ino = key.Major, key.Minor, key.Inode
 }
 
 // maxNames bounds the interned paths: a process can have any number of them.

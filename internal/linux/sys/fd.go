@@ -196,6 +196,24 @@ func OpenRegular(fd *FD) (*FD, error) {
 	return file, err
 }
 
+// Stat is some of what the kernel knows of a file.
+type Stat struct {
+	Device, Inode, Size uint64
+	// The time of the last change, of content or attributes.
+	CtimeSec, CtimeNsec int64
+}
+
+// Stat asks for the descriptor's file; OPath descriptors do.
+func (f *FD) Stat() (Stat, error) {
+	var st unix.Stat_t
+	err := unix.Fstat(f.Int(), &st)
+	runtime.KeepAlive(f)
+	if err != nil {
+		return Stat{}, fmt.Errorf("fstat: %w", err)
+	}
+	return Stat{Device: st.Dev, Inode: st.Ino, Size: uint64(st.Size), CtimeSec: st.Ctim.Sec, CtimeNsec: st.Ctim.Nsec}, nil
+}
+
 // ReadlinkAt reads the text of the symbolic link name below dir into buf and
 // returns its length; a text that does not fit is cut.
 func ReadlinkAt(dir *FD, name string, buf []byte) (int, error) {

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package capture
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/gantry-tools/gantry/capture/perfevent"
+	"github.com/gantry-tools/gantry/perf"
+)
+
+// sidebandWalker looks at the records of the sideband rings. What comes often
+// is read where it lies, at the places that the kernel has given the fields.
+type sidebandWalker struct {
+	event *perf.Event
+	names *names
+	keep  *keeper
+	ids   *identifier
+	// mounts is the mount namespace of each process that lives or ended
+	// lately: rings are read one after the other, so that a mapping may be
+	// seen after the end of its process.
+	mounts       map[int32]uint64
+	ended, older []int32
+	// forgotten counts the processes that there was no room for in mounts.
+	forgotten uint64
+}
+
+// maxProcesses bounds the processes whose mount namespace is remembered.
+const maxProcesses = 1 << 20
+
+// Places in records of the kernel (enum perf_event_type of
+// linux/perf_event.h): PERF_RECORD_EXIT, _NAMESPACES, _KSYMBOL,
+// _BPF_EVENT.
+const (
+	exitPIDAt, exitTIDAt, exitMin = 8, 16, 24
+	nsPIDAt, nsTIDAt, nsCountAt   = 8, 12, 16
+	nsLinksAt, nsLinkSize         = 24, 16
+	ksymbolNameAt, bpfEventEnd    = 24, 24
+	nsMntAt                       = nsLinksAt + perf.NSMnt*nsLinkSize + 8
+)
+
+// walk looks at the records in b and completes them in place.
+func (w *sidebandWalker) walk(ring *ring, b []byte) error {
+	for raw, err := range perfevent.Records(b, nil, nil) {
+		if err != nil {
+			return fmt.Errorf("read ring: %w", err)
+		}
+		if err := w.record(ring, raw); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *sidebandWalker) record(ring *ring, raw []byte) error {
+	ring.tally.records++
+	switch typ := perf.ParseHeader(raw, nativeOrder).Type; {
+	case typ == perf.RecordMmap2:
+		if m, ok := parseMapping(raw); ok {
+			w.mapping(raw, &m)
+		}
+	case typ == perf.RecordNamespaces && len(raw) >= nsMntAt+8:
+		if n := nativeOrder.Uint64(raw[nsCountAt:]); n > perf.NSMnt {
+			w.namespaces(raw32(raw, nsPIDAt), raw32(raw, nsTIDAt), nativeOrder.Uint64(raw[nsMntAt:]))
+		}
+	case typ == perf.RecordExit && len(raw) >= exitMin:
+		if pid := raw32(raw, exitPIDAt); pid == raw32(raw, exitTIDAt) {
+			w.ended = append(w.ended, pid)
+		}
+	case typ == perf.RecordLost && len(raw) >= lostMin:
+		ring.tally.lost += nativeOrder.Uint64(raw[lostCountAt:])
+	case typ == perf.RecordKsymbol && len(raw) > ksymbolNameAt:
+		if n := bytes.IndexByte(raw[ksymbolNameAt:], 0); n >= 0 {
+			mendTrailer(raw, ksymbolNameAt+(n+8)&^7)
+		}
+	case typ == perf.RecordBPFEvent:
+		mendTrailer(raw, bpfEventEnd)
+	case typ == perf.RecordCgroup:
+		rec, err := perf.Decode(raw, nativeOrder, w.event)
+		if err != nil {
+			return fmt.Errorf("decode sideband: %w", err)
+		}
+		if c, ok := rec.(*perf.Cgroup); ok {
+			w.names.saw(c.ID, c.Path)
+		}
+	}
+	return nil
+}
+
+// mendTrailer moves the sample_id of a record, whose body ends at end, to where
+// the record does. When several recordings get a KSYMBOL or BPF_EVENT, the
+// kernel counts the sample_id of each in the size of those that come after it
+// (perf_event_ksymbol_output, perf_event_bpf_output, as of 6.18): what is at
+// the end is then what was in the ring before.
+func mendTrailer(raw []byte, end int) {
+	at := len(raw) - trailerSize
+	if end >= at {
+		return
+	}
+	copy(raw[at:], raw[end:end+trailerSize])
+	clear(raw[end:at])
+}
+
+func raw32(raw []byte, at int) int32 { return int32(nativeOrder.Uint32(raw[at:])) }
+
+// mapping completes the record of a mapping, and offers the file to the
+// keeper.
+func (w *sidebandWalker) mapping(raw []byte, m *mapping) {
+	mnt := w.mounts[m.pid]
+	f := w.ids.identify(m, mnt, w.mounts)
+	stamp(raw, f.id)
+	if f.key.Path != "" {
+		w.keep.offer(&f.key, seen{int(m.pid), mnt, m.addr, m.addr + m.len})
+	}
+}
+
+func (w *sidebandWalker) namespaces(pid, tid int32, mnt uint64) {
+	if pid != tid {
+		return
+	}
+	if _, known := w.mounts[pid]; !known && len(w.mounts) >= maxProcesses {
+		w.forgotten++
+		return
+	}
+	w.mounts[pid] = mnt
+}
+
+// status learns from a record of a snapshot.
+func (w *sidebandWalker) status(rec perf.Record) {
+	switch rec := rec.(type) {
+	case *perf.Mmap2:
+		if isFile(rec.Filename) && (len(rec.BuildID) > 0 || rec.Ino != 0) {
+			mnt := w.mounts[rec.PID]
+			key := keyOf(rec, mnt)
+			w.keep.offer(&key, seen{int(rec.PID), mnt, rec.Addr, rec.Addr + rec.Len})
+		}
+	case *perf.Namespaces:
+		if len(rec.Links) > perf.NSMnt {
+			w.namespaces(rec.PID, rec.TID, rec.Links[perf.NSMnt].Ino)
+		}
+	}
+}
+
+// round forgets the processes that had ended before the last round.
+func (w *sidebandWalker) round() {
+	for _, pid := range w.older {
+		delete(w.mounts, pid)
+	}
+	w.ended, w.older = w.older[:0], w.ended
+	w.ids.round++
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package capture
+
+import (
+	"bytes"
+	"reflect"
+	"testing"
+
+	"github.com/gantry-tools/gantry/perf"
+)
+
+// sidebandEvent is an event whose records are laid out as the recorder's.
+func sidebandEvent() *perf.Event { return perf.NewEvent(sidebandAttr(false), "dummy:u", 7) }
+
+// encode makes the record that the kernel would write.
+func encode(t testing.TB, rec perf.Record) []byte {
+	t.Helper()
+	*perf.SampleIDOf(rec) = perf.SampleIDInfo{PID: 5, TID: 6, Time: 12345, CPU: 1, ID: 7}
+	raw, err := perf.Append(nil, rec, nativeOrder, sidebandEvent())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+// The kernel makes records of BPF programs too long where there are several
+// recordings, and leaves at their end what was in the ring before.
+func TestMendTrailer(t *testing.T) {
+	for _, rec := range []perf.Record{
+		&perf.Ksymbol{Addr: 0xffffffffc0000000, Len: 44, KsymType: 1, Name: "bpf_prog_2a71da1e"}, // padded
+		&perf.Ksymbol{Addr: 0xffffffffc0000000, Len: 44, KsymType: 1, Name: "bpf_prog_2a71da"},   // just fits
+		&perf.BPFEvent{EventType: 1, ID: 255, Tag: [8]byte{1, 2, 3, 4, 5, 6, 7, 8}},
+	} {
+		plain := encode(t, rec)
+		want, err := perf.Decode(plain, nativeOrder, sidebandEvent())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for others := range 3 {
+			raw := append(bytes.Clone(plain), bytes.Repeat([]byte{0xee}, others*trailerSize)...)
+			nativeOrder.PutUint16(raw[6:], uint16(len(raw)))
+			w := sidebandWalker{event: sidebandEvent()}
+			if err := w.record(&ring{}, raw); err != nil {
+				t.Fatal(err)
+			}
+			got, err := perf.Decode(raw, nativeOrder, sidebandEvent())
+			if err != nil || !reflect.DeepEqual(got, want) {
+				t.Errorf("%d other recordings: %+v, %v, want %+v", others, got, err, want)
+			}
+		}
+	}
+}
+
+// What is read in place is what the encoder wrote there.
+func TestSidebandInPlace(t *testing.T) {
+	w := sidebandWalker{event: sidebandEvent(), mounts: make(map[int32]uint64), ids: &identifier{}}
+	var r ring
+	see := func(rec perf.Record) {
+		t.Helper()
+		if err := w.record(&r, encode(t, rec)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	links := make([]perf.NSLink, perf.NSCgroup+1)
+	links[perf.NSMnt] = perf.NSLink{Dev: 4, Ino: 4026531841}
+	see(&perf.Namespaces{PID: 100, TID: 100, Links: links})
+	see(&perf.Namespaces{PID: 100, TID: 101, Links: links[:1]})
+	links[perf.NSMnt].Ino++
+	see(&perf.Namespaces{PID: 100, TID: 101, Links: links}) // a thread has its own copy
+	see(&perf.Namespaces{PID: 200, TID: 200, Links: links[:perf.NSMnt]})
+	if len(w.mounts) != 1 || w.mounts[100] != 4026531841 {
+		t.Errorf("mount namespaces are %v", w.mounts)
+	}
+	see(&perf.Lost{N: 42})
+	if r.tally.lost != 42 || r.tally.records != 5 {
+		t.Errorf("%+v", r.tally)
+	}
+	see(&perf.Exit{Task: perf.Task{PID: 100, PPID: 1, TID: 101, PTID: 1}})
+	w.round()
+	w.round()
+	if len(w.mounts) != 1 {
+		t.Error("a thread's end was taken for its process's")
+	}
+	see(&perf.Exit{Task: perf.Task{PID: 100, PPID: 1, TID: 100, PTID: 1}})
+	w.round()
+	if len(w.mounts) != 1 {
+		t.Error("forgotten in the round of its end")
+	}
+	w.round()
+	if len(w.mounts) != 0 {
+		t.Error("not forgotten")
+	}
+	for typ := range perf.RecordType(30) { // cut off: nothing is read behind the end
+		raw := perf.Header{Type: typ, Size: perf.HeaderSize}.Append(nil, nativeOrder)
+		if typ != perf.RecordCgroup {
+			if err := w.record(&r, raw[:len(raw):len(raw)]); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
