@@ -19,6 +19,7 @@ type Binary struct {
 	open   OpenFunc
 	arch   Arch
 	id     uint16 // in the slots of its Unwinder, 0 for none
+	left   uint64 // bytes of sections that it may read, or were left after it
 	slot   slot   // of the address that was asked for last, if it has no id
 	loaded bool
 	err    error // why there is no CFI
@@ -60,7 +61,7 @@ type fdeRef struct {
 // NewBinary makes the Binary of a file. open is called when the file is needed,
 // which may be often where rules have to be guessed from its code.
 func NewBinary(arch Arch, open OpenFunc) *Binary {
-	return &Binary{arch: arch, open: open}
+	return &Binary{arch: arch, open: open, left: maxSections}
 }
 
 // Err is why there is no CFI: the error of OpenFunc, ErrNotELF, ErrNoCFI, or
@@ -97,7 +98,8 @@ func (b *Binary) with(use func(*image) error) error {
 }
 
 func (b *Binary) loadFrom(im *image) error {
-	b.segs = im.segs
+	b.segs, im.left = im.segs, b.left
+	defer func() { b.left = im.left }()
 	for _, name := range []string{".plt", ".plt.sec", ".plt.got", ".iplt"} {
 		if s := im.section(name); s != nil && s.addr+s.size > s.addr {
 			b.plts = append(b.plts, pltRange{s.addr, s.addr + s.size, name == ".plt"})
@@ -140,15 +142,8 @@ func (b *Binary) loadEH(im *image) error {
 	return err
 }
 
-// address is what an offset in the file is as an address of the file.
-func (b *Binary) address(off uint64) (uint64, bool) {
-	b.load()
-	return addressIn(b.segs, off)
-}
-
 // ruleAt finds the rule for an address of the file by its CFI.
 func (b *Binary) ruleAt(addr uint64) (uint32, bool) {
-	b.load()
 	if b.hdr.ok {
 		if b.eh.met == nil {
 			b.eh.met = make([]uint32, len(b.hdr.pairs)/8)

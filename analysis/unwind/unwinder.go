@@ -112,6 +112,7 @@ type Unwinder struct {
 	role  *registers
 	cache []slot
 	ids   uint16 // given to binaries so far
+	left  uint64 // bytes of sections that may be read
 	jit   Binary // stands for code without a file
 
 	regs  [numRegs]uint64
@@ -138,7 +139,7 @@ type area struct {
 
 // New makes an Unwinder for AMD64 or ARM64.
 func New(arch Arch) *Unwinder {
-	u := &Unwinder{arch: arch, role: arch.registers(), cache: make([]slot, 1<<cacheBits)}
+	u := &Unwinder{arch: arch, role: arch.registers(), cache: make([]slot, 1<<cacheBits), left: maxSections}
 	u.jit = Binary{arch: arch, loaded: true, err: ErrNoCFI}
 	n, _ := u.jit.intern(framePointer(arch))
 	u.jit.slot.fill(&u.jit, u.role, 0, n)
@@ -229,6 +230,17 @@ func (u *Unwinder) walk(dst []uint64, s *Stack, space Space) (_ []uint64, res Re
 	}
 }
 
+// load reads the CFI of a binary that is met first.
+func (u *Unwinder) load(b *Binary) {
+	if u.ids < math.MaxUint16 {
+		u.ids++
+		b.id = u.ids
+	}
+	b.left = u.left
+	b.load()
+	u.left = b.left
+}
+
 func finish(dst []uint64, first int, res Result, end End) ([]uint64, Result, bool) {
 	res.End = end
 	if res.Exact < 0 {
@@ -250,12 +262,11 @@ func (u *Unwinder) mapped(addr uint64, space Space) bool {
 	if m.Binary == nil {
 		return true
 	}
-	if in, ok := m.Binary.address(addr - m.Start + m.Offset); ok {
+	if !m.Binary.loaded {
+		u.load(m.Binary)
+	}
+	if in, ok := addressIn(m.Binary.segs, addr-m.Start+m.Offset); ok {
 		u.area.bin, u.area.bias = m.Binary, addr-in
-		if m.Binary.id == 0 && u.ids < math.MaxUint16 {
-			u.ids++
-			m.Binary.id = u.ids
-		}
 	}
 	return true
 }
