@@ -179,7 +179,7 @@ func (r *Recorder) gantrySection(t *container.Table) ([]byte, error) {
 	for name, v := range map[string]any{
 		"binaries": r.result.Binaries,
 		"snapshot": r.snapshot,
-		"notes":    append(append([]string(nil), r.set.notes...), r.result.Notes...),
+		"notes":    append(r.Notes(), r.result.Notes...),
 	} {
 		if section[name], err = json.Marshal(v); err != nil {
 			return nil, fmt.Errorf("describe recording: %w", err)

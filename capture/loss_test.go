@@ -12,12 +12,12 @@ import (
 	"github.com/gantry-tools/gantry/perf"
 )
 
-// A ring of one page cannot hold what dd's system calls make: what is lost is
+// A ring of eight pages cannot hold what dd's system calls make: what is lost is
 // counted, by CPU and by the container that ran, and the sideband is not lost.
 func TestLossLedger(t *testing.T) {
 	testutil.Require(t, testutil.Root, testutil.PerfEvents, testutil.Tracefs)
 	rec := record(t, Options{
-		Target: Target{All: true}, RingSize: sys.PageSize(), Resolver: resolver(t),
+		Target: Target{All: true}, RingSize: 8 * sys.PageSize(), Resolver: resolver(t),
 		Groups:  groups(t, "raw_syscalls:sys_enter"),
 		Command: &Command{Args: []string{"dd", "if=/dev/zero", "of=/dev/null", "bs=1", "count=100000"}},
 	})

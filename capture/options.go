@@ -104,7 +104,8 @@ type Options struct {
 	CmdLine []string
 	Version string
 
-	// Snapshot tells what runs; the default reads /proc.
+	// Snapshot tells what runs; the default is the best that is open to this
+	// process. It stays the caller's.
 	Snapshot snapshot.Source
 	// Resolver knows the names of containers; it is the recorder's until Run
 	// returns. Without it there is what the paths of cgroups tell.

@@ -44,7 +44,9 @@ type Recorder struct {
 	side     sidebandWalker
 	names    *names
 	binaries *keeper
-	snapshot snapshot.Stats
+	source   snapshot.Source // nil: nobody's state is needed
+	snapshot snapshotStats
+	notes    []string // of Open, beside those of the events
 	clock    perfdata.ClockData
 	started  time.Time
 	lastPass time.Time
@@ -75,6 +77,7 @@ func Open(o Options) (_ *Recorder, err error) {
 			return nil, err
 		}
 	}
+	r.openSource()
 	if r.set, err = r.plan(); err != nil {
 		return nil, err
 	}
@@ -178,7 +181,7 @@ func noTask(what string, id int, err error) error {
 
 // Notes are what was decided for the user and should be announced, such as an
 // event that replaces another.
-func (r *Recorder) Notes() []string { return r.set.notes }
+func (r *Recorder) Notes() []string { return slices.Concat(r.notes, r.set.notes) }
 
 // Close releases everything; a command that still runs is killed. Closing
 // twice does nothing.

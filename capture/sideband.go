@@ -19,6 +19,8 @@ type sidebandWalker struct {
 	names *names
 	keep  *keeper
 	ids   *identifier
+	// lineage is there while the snapshot is taken.
+	lineage *lineage
 	// mounts is the mount namespace of each process that lives or ended
 	// lately: rings are read one after the other, so that a mapping may be
 	// seen after the end of its process.
@@ -57,6 +59,11 @@ func (w *sidebandWalker) walk(ring *ring, b []byte) error {
 
 func (w *sidebandWalker) record(ring *ring, raw []byte) error {
 	ring.tally.records++
+	if w.lineage != nil {
+		if err := w.lineage.live(raw, w.event); err != nil {
+			return err
+		}
+	}
 	switch typ := perf.ParseHeader(raw, nativeOrder).Type; {
 	case typ == perf.RecordMmap2:
 		if m, ok := parseMapping(raw); ok {
@@ -109,10 +116,6 @@ func raw32(raw []byte, at int) int32 { return int32(nativeOrder.Uint32(raw[at:])
 // mapping completes the record of a mapping, and offers the file to the
 // keeper.
 func (w *sidebandWalker) mapping(raw []byte, m *mapping) {
-	if perf.Misc(nativeOrder.Uint16(raw[mmap2MiscAt:]))&perf.MiscMmapData != 0 {
-		stamp(raw, nil) // not a program
-		return
-	}
 	mnt := w.mounts[m.pid]
 	f := w.ids.identify(m, mnt, w.mounts)
 	stamp(raw, f.id)

@@ -8,22 +8,43 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io/fs"
-	"path/filepath"
-	"strconv"
 	"strings"
 
 	"github.com/gantry-tools/gantry/capture/snapshot"
-	"github.com/gantry-tools/gantry/internal/linux/procfs"
 	"github.com/gantry-tools/gantry/internal/linux/sys"
 	"github.com/gantry-tools/gantry/perf"
 )
 
+// openSource chooses how to find out what runs, if the target needs that at
+// all. BPF programs are loaded here, before any event is open: it takes long.
+func (r *Recorder) openSource() {
+	t := &r.opts.Target
+	switch {
+	case r.opts.Snapshot != nil:
+		r.source = r.opts.Snapshot
+		return
+	case len(t.Cgroups) == 0 && t.tasks():
+		// Of these few all sideband is recorded, so that reading /proc
+		// misses nobody.
+		r.source = snapshot.ChooseProc(r.fs)
+	case len(t.Cgroups) == 0 && r.child != nil && !t.All:
+		return // the command, which is not yet there
+	default:
+		c := snapshot.Choose(r.fs)
+		for _, no := range c.Refused {
+			if no.Method == snapshot.ByBPF {
+				r.notes = append(r.notes, "what runs is read from /proc, which can miss short processes: "+no.Why)
+			}
+		}
+		r.source = c
+	}
+	r.files = append(r.files, r.source)
+}
+
 // teller writes status records, and reads the rings of sideband in between so
 // that they do not overflow.
 type teller struct {
-	r   *Recorder
-	tid int32
+	r *Recorder
 }
 
 // tellStatus writes what there was before the first sample. The sideband is
@@ -36,16 +57,7 @@ func (r *Recorder) tellStatus(ctx context.Context) error {
 	if err := t.cgroups(); err != nil {
 		return err
 	}
-	scope, err := r.scope()
-	if err != nil {
-		return err
-	}
-	source := r.opts.Snapshot
-	if source == nil {
-		source = &snapshot.Proc{FS: r.fs, Clock: sys.ClockMonotonic}
-	}
-	r.snapshot, err = source.Take(ctx, scope, t.task)
-	if err != nil {
+	if err := t.tasks(ctx); err != nil {
 		return fmt.Errorf("snapshot: %w", err)
 	}
 	if err := r.tellContainers(); err != nil {
@@ -56,6 +68,58 @@ func (r *Recorder) tellStatus(ctx context.Context) error {
 		return writeError(err)
 	}
 	return nil
+}
+
+// maxPasses bounds how often the snapshot is taken for what it missed.
+const maxPasses = 8
+
+// snapshotStats is what the file says about the snapshot.
+type snapshotStats struct {
+	snapshot.Stats
+	// Passes is how often it was taken: again for processes that were made
+	// meanwhile by parents that nobody had seen. Missed are those that were
+	// still unknown after the last time.
+	Passes int `json:"passes"`
+	Missed int `json:"missed,omitempty"`
+}
+
+// tasks tells of all tasks in the scope, until every process that was made
+// meanwhile has a known parent or is told of itself.
+func (t *teller) tasks(ctx context.Context) error {
+	r := t.r
+	scope, ok := r.scope()
+	if !ok {
+		return nil
+	}
+	r.side.lineage = new(lineage)
+	defer func() { r.side.lineage = nil }()
+	sink := snapshot.Sink{Record: t.task, Pause: t.pause}
+	stats := &r.snapshot
+	for stats.Passes = 1; ; stats.Passes++ {
+		found, err := r.source.Take(ctx, scope, sink)
+		if stats.Passes == 1 {
+			stats.Stats = found
+		} else {
+			stats.Mappings += found.Mappings
+		}
+		if err != nil {
+			return err
+		}
+		for _, ring := range r.rings {
+			if !ring.sideband {
+				continue
+			}
+			if err := r.drain(ring); err != nil {
+				return fmt.Errorf("cpu %d: %w", ring.cpu, err)
+			}
+		}
+		missing := r.side.lineage.missing()
+		if len(missing) == 0 || stats.Passes == maxPasses {
+			stats.Missed = len(missing)
+			return nil
+		}
+		scope = snapshot.Scope{PIDs: missing}
+	}
 }
 
 // tellContainers writes the containers as they are known now: a stream's reader
@@ -80,19 +144,20 @@ func (t *teller) write(rec perf.Record) error {
 	return nil
 }
 
-// task takes the records of tasks. Between two tasks the rings may be read:
-// their records are older than what follows.
+// task takes the records of tasks.
 func (t *teller) task(rec perf.Record) error {
-	if tid := perf.SampleIDOf(rec).TID; tid != t.tid {
-		t.tid = tid
-		if t.r.crowded() {
-			if err := t.r.pass(); err != nil {
-				return err
-			}
-		}
-	}
+	t.r.side.lineage.told(rec)
 	t.r.side.status(rec)
 	return t.write(rec)
+}
+
+// pause reads the rings if it is time: their records are older than what
+// follows.
+func (t *teller) pause() error {
+	if !t.r.crowded() {
+		return nil
+	}
+	return t.r.pass()
 }
 
 // cgroups tells of every cgroup, in the hierarchy that samples refer to.
@@ -124,75 +189,24 @@ func (t *teller) cgroups() error {
 	})
 }
 
-// scope is whose state the samples need.
-func (r *Recorder) scope() (snapshot.Scope, error) {
-	var s snapshot.Scope
-	seen := make(map[int]bool)
-	add := func(pid int) {
-		if !seen[pid] {
-			seen[pid] = true
-			s.PIDs = append(s.PIDs, pid)
-		}
-	}
+// scope is whose state the samples need; not ok: nobody's.
+func (r *Recorder) scope() (s snapshot.Scope, ok bool) {
 	t := &r.opts.Target
 	switch {
 	case len(t.Cgroups) > 0:
-		for _, dir := range t.Cgroups {
-			pids, err := cgroupTasks(dir)
-			if err != nil {
-				return s, err
-			}
-			for _, pid := range pids {
-				add(pid)
-			}
-		}
+		s.Cgroups = t.Cgroups
 	case t.tasks():
-		for _, pid := range t.PIDs {
-			add(pid)
-		}
+		s.PIDs = append(s.PIDs, t.PIDs...)
 		for _, tid := range t.TIDs {
-			st, err := r.fs.Proc(tid).Status()
-			if procfs.Gone(err) {
-				continue
+			// One that has gone needs nothing.
+			if st, err := r.fs.Proc(tid).Status(); err == nil {
+				s.PIDs = append(s.PIDs, st.TGID)
 			}
-			if err != nil {
-				return s, fmt.Errorf("thread %d: %w", tid, err)
-			}
-			add(st.TGID)
 		}
 	case r.set.onExec:
+		return s, false
 	default:
 		s.All = true
 	}
-	return s, nil
-}
-
-// cgroupTasks lists the processes in a cgroup and all below it.
-func cgroupTasks(dir string) ([]int, error) {
-	var pids []int
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			if path != dir && procfs.Gone(err) {
-				return nil
-			}
-			return err
-		}
-		if !d.IsDir() {
-			return nil
-		}
-		text, err := readText(filepath.Join(path, "cgroup.procs"))
-		if err != nil {
-			return nil // gone, or a threaded cgroup: its root lists the processes
-		}
-		for line := range strings.Lines(text) {
-			if pid, err := strconv.Atoi(strings.TrimSpace(line)); err == nil && pid > 0 {
-				pids = append(pids, pid)
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("list tasks of cgroup: %w", err)
-	}
-	return pids, nil
+	return s, r.source != nil
 }

@@ -91,7 +91,6 @@ type Resolver struct {
 	mu      sync.Mutex
 	objects map[Ref]*result // by key
 	order   []*result       // failures are reported in the order of first use
-	lines   map[Ref]*Lines  // by key
 }
 
 type result struct {

@@ -17,6 +17,7 @@ type device struct{ major, minor uint32 }
 // one waits for that program, which may be one that never answers.
 type mountTypes struct {
 	fuse map[device]bool
+	own  bool // the mounts that this process sees are known
 }
 
 // served says whether the device, on which proc has mapped the file at path, is
@@ -29,9 +30,21 @@ func (t *mountTypes) served(proc procfs.Proc, dev device, path string) bool {
 	if fuse, known := t.fuse[dev]; known {
 		return fuse
 	}
+	t.read(proc)
+	if _, known := t.fuse[dev]; !known && !t.own {
+		// A process in a chroot sees only the mounts below it.
+		t.own = true
+		t.read(proc.FS().Self())
+	}
+	fuse, known := t.fuse[dev]
+	return fuse || !known
+}
+
+// read learns the mounts that proc sees.
+func (t *mountTypes) read(proc procfs.Proc) {
 	mounts, err := proc.Mounts()
 	if err != nil {
-		return true
+		return
 	}
 	if t.fuse == nil {
 		t.fuse = make(map[device]bool)
@@ -39,8 +52,6 @@ func (t *mountTypes) served(proc procfs.Proc, dev device, path string) bool {
 	for _, m := range mounts {
 		t.fuse[device{m.Major, m.Minor}] = isFUSE(m.Type)
 	}
-	fuse, known := t.fuse[dev]
-	return fuse || !known
 }
 
 func isFUSE(fstype string) bool {

@@ -47,6 +47,11 @@ func (r *IDReader) Mapped(proc procfs.Proc, m *perf.Mmap2) (id []byte, ok bool) 
 	if r.types.served(proc, device{m.Maj, m.Min}, m.Filename) {
 		return nil, false
 	}
+	return r.read(proc, m)
+}
+
+// read is Mapped of a file that no program serves.
+func (r *IDReader) read(proc procfs.Proc, m *perf.Mmap2) (id []byte, ok bool) {
 	if r.query != nil {
 		if id, ok := r.ask(proc, m); ok {
 			return id, true

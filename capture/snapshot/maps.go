@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"syscall"
 
 	"github.com/gantry-tools/gantry/buildid"
@@ -37,7 +38,10 @@ type mapReader struct {
 	ids   map[FileKey][]byte
 	names map[string]string // interned
 	types mountTypes
-	rec   perf.Mmap2
+	// root is where the root directory of the process is, "" for the one of
+	// its mount namespace.
+	root string
+	rec  perf.Mmap2
 }
 
 func (r *mapReader) init(p *Proc) {
@@ -54,16 +58,20 @@ func (r *mapReader) close() {
 	}
 }
 
-func (r *mapReader) method() string {
+func (r *mapReader) method() Method {
 	if r.query == nil {
-		return "/proc/PID/maps"
+		return ByText
 	}
-	return "/proc with PROCMAP_QUERY"
+	return ByQuery
 }
 
 // each calls fn for the executable mappings of proc, whose mount namespace is
 // mnt (0: not known). The record, without the process, is used again.
 func (r *mapReader) each(proc procfs.Proc, mnt uint64, fn func(*perf.Mmap2) error) error {
+	r.root = ""
+	if root, err := proc.RootLink(); err == nil && root != "/" {
+		r.root = root
+	}
 	if r.query != nil {
 		err := r.eachQuery(proc, mnt, fn)
 		if errors.Is(err, syscall.ENAMETOOLONG) {
@@ -96,7 +104,7 @@ func (r *mapReader) eachQuery(proc procfs.Proc, mnt uint64, fn func(*perf.Mmap2)
 		if err != nil {
 			return err
 		}
-		key := FileKey{Major: v.DevMajor, Minor: v.DevMinor, Inode: v.Inode, Mnt: mnt, Path: r.intern(v.Name)}
+		key := FileKey{Major: v.DevMajor, Minor: v.DevMinor, Inode: v.Inode, Mnt: mnt, Path: r.name(r.intern(v.Name))}
 		id, known := r.ids[key]
 		if !known && v.Inode != 0 {
 			if !r.types.served(proc, device{v.DevMajor, v.DevMinor}, key.Path) {
@@ -128,11 +136,11 @@ func (r *mapReader) eachLine(proc procfs.Proc, mnt uint64, fn func(*perf.Mmap2) 
 		if m.Prot&procfs.ProtExec == 0 || m.Path == "[vsyscall]" {
 			return nil
 		}
-		key := FileKey{Major: m.DevMajor, Minor: m.DevMinor, Inode: m.Inode, Mnt: mnt, Path: m.Path}
+		key := FileKey{Major: m.DevMajor, Minor: m.DevMinor, Inode: m.Inode, Mnt: mnt, Path: r.name(m.Path)}
 		id, known := r.ids[key]
 		if !known && m.Inode != 0 {
 			if !r.types.served(proc, device{m.DevMajor, m.DevMinor}, key.Path) {
-				id = readID(proc, m)
+				id = readID(proc, m, key.Path)
 			}
 			r.ids[key] = id
 		}
@@ -144,9 +152,9 @@ func (r *mapReader) eachLine(proc procfs.Proc, mnt uint64, fn func(*perf.Mmap2) 
 }
 
 // readID reads the build-id out of the mapped file itself, not out of what
-// has its path by now. It is nil if there is none or it cannot be read.
-func readID(proc procfs.Proc, m *procfs.Mapping) []byte {
-	f, err := OpenMapped(proc, m.Start, m.End, m.Path)
+// has its path, as the process sees it, by now. It is nil if there is none or it cannot be read.
+func readID(proc procfs.Proc, m *procfs.Mapping, path string) []byte {
+	f, err := OpenMapped(proc, m.Start, m.End, path)
 	if err != nil {
 		return nil
 	}
@@ -197,19 +205,32 @@ func regular(fd *sys.FD, path string) (*os.File, error) {
 }
 
 // fill sets what the mappings of one file have in common, in the form with a
-// build-id if there is one. The kernel calls memory without a file "//anon".
+// build-id if there is one.
 func (r *mapReader) fill(key *FileKey, id []byte) {
-	r.rec = perf.Mmap2{Filename: key.Path}
+	r.rec = perf.Mmap2{Filename: key.Path, Maj: key.Major, Min: key.Minor, Ino: key.Inode}
 	r.rec.Misc = perf.MiscUser
-	if key.Path == "" {
-		r.rec.Filename = "//anon"
-	}
 	if len(id) > 0 {
 		r.rec.Misc |= perf.MiscMmapBuildID
 		r.rec.BuildID = id
-		return
 	}
-	r.rec.Maj, r.rec.Min, r.rec.Ino = key.Major, key.Minor, key.Inode
+}
+
+// name is what a MMAP2 record of the kernel calls what maps calls path: maps
+// has paths as the reader sees them, and names that a process gave to its own
+// memory.
+func (r *mapReader) name(path string) string {
+	switch {
+	case path == "" || strings.HasPrefix(path, "[anon:"):
+		return "//anon"
+	case strings.HasPrefix(path, "[anon_shmem:"):
+		return "/dev/zero (deleted)"
+	case r.root == "":
+		return path
+	}
+	if below, ok := strings.CutPrefix(path, r.root); ok && strings.HasPrefix(below, "/") {
+		return below
+	}
+	return path
 }
 
 // maxNames bounds the interned paths: a process can have any number of them.

@@ -29,37 +29,48 @@ func linkNames() [numLinks]string {
 	}
 }
 
-// readLinks reads the namespaces of a task into w.links. It is false if this
-// user may not look, and for a zombie. A namespace the kernel was built
-// without stays zero.
+// readLinks reads the namespaces of a task. They stay zero if this user may
+// not look, for a zombie, and where the kernel was built without them.
 //
 // The text of a link has the inode number. Following it would cost twice as
 // much: the kernel then makes an inode for the namespace.
-func (w *walk) readLinks(task procfs.Proc) (bool, error) {
-	w.links = [numLinks]perf.NSLink{}
+func (w *walk) readLinks(task procfs.Proc, t *Task) error {
 	dir, err := sys.Open(task.Path("ns"), sys.OPath|sys.ODirectory)
 	if err != nil {
-		return false, err
+		return err
 	}
 	defer dir.Close()
-	var buf [64]byte
 	for i, name := range linkNames() {
-		n, err := sys.ReadlinkAt(dir, name, buf[:])
-		switch {
-		case err == nil:
-			ino, err := parseLink(buf[:n])
-			if err != nil {
-				return false, err
-			}
-			w.links[i] = perf.NSLink{Dev: w.nsDev, Ino: ino}
-		case errors.Is(err, fs.ErrPermission):
+		ino, err := w.readLink(dir, name)
+		if errors.Is(err, fs.ErrPermission) {
 			w.denied = true
-			return false, nil
-		case !errors.Is(err, fs.ErrNotExist):
-			return false, err
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if ino != 0 {
+			t.Namespaces[i] = perf.NSLink{Dev: w.nsDev, Ino: ino}
 		}
 	}
-	return w.links[perf.NSMnt].Ino != 0, nil
+	if w.sink.Want == nil {
+		return nil
+	}
+	t.TimeNS, err = w.readLink(dir, "time")
+	return err
+}
+
+// readLink reads one link; 0 if there is none of that name.
+func (w *walk) readLink(dir *sys.FD, name string) (uint64, error) {
+	var buf [64]byte
+	n, err := sys.ReadlinkAt(dir, name, buf[:])
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return parseLink(buf[:n])
 }
 
 // parseLink reads "mnt:[4026531841]".
@@ -81,4 +92,43 @@ func nsDevice(fsys procfs.FS) uint64 {
 		return 0
 	}
 	return st.Dev
+}
+
+// cgroupIDs finds the ids of tasks' cgroups in the v2 hierarchy.
+type cgroupIDs struct {
+	tree *procfs.CgroupTree // nil: not mounted
+	ids  map[string]uint64  // by path
+}
+
+func (c *cgroupIDs) init(fsys procfs.FS) error {
+	trees, err := fsys.CgroupTrees()
+	if err != nil {
+		return err
+	}
+	c.ids = make(map[string]uint64)
+	if len(trees.Trees) > 0 && trees.Trees[0].Unified {
+		c.tree = &trees.Trees[0]
+	}
+	return nil
+}
+
+// of is the id of the task's cgroup, 0 if it cannot be found.
+func (c *cgroupIDs) of(proc procfs.Proc) uint64 {
+	if c.tree == nil {
+		return 0
+	}
+	list, err := proc.Cgroups()
+	if err != nil {
+		return 0
+	}
+	own := c.tree.Of(list)
+	if own == nil || own.Deleted {
+		return 0
+	}
+	id, known := c.ids[own.Path]
+	if !known {
+		id, _ = c.tree.ID(own.Path) // gone since: 0
+		c.ids[own.Path] = id
+	}
+	return id
 }

@@ -16,7 +16,8 @@ import (
 	"github.com/gantry-tools/gantry/perf"
 )
 
-// Proc is the Source that reads /proc.
+// Proc is the Source that reads /proc. It needs no privilege for the tasks of
+// the own user.
 type Proc struct {
 	FS procfs.FS
 	// Clock is the clock of the recording; its zero value is CLOCK_REALTIME,
@@ -28,17 +29,28 @@ type Proc struct {
 
 var _ Source = (*Proc)(nil)
 
+// Close implements Source. There is nothing to release.
+func (p *Proc) Close() error { return nil }
+
 // Take implements Source.
 func (p *Proc) Take(ctx context.Context, scope Scope, sink Sink) (Stats, error) {
-	w := newWalk(p, sink)
+	w, err := newWalk(p, sink)
+	if err != nil {
+		return Stats{}, err
+	}
 	defer w.close()
-	pids := scope.PIDs
+	pids, err := scope.pids()
+	if err != nil {
+		return Stats{}, err
+	}
 	if scope.All {
-		var err error
 		if pids, err = p.FS.PIDs(); err != nil {
 			return Stats{}, fmt.Errorf("list processes: %w", err)
 		}
-		if err := w.idle(); err != nil {
+		if err := w.tick(); err != nil {
+			return Stats{}, err
+		}
+		if err := w.idle(w.now); err != nil {
 			return Stats{}, err
 		}
 	}
@@ -54,44 +66,32 @@ func (p *Proc) Take(ctx context.Context, scope Scope, sink Sink) (Stats, error) 
 	return w.stats, nil
 }
 
-// walk is the state of one snapshot. The records are used again.
+// walk is the state of one snapshot.
 type walk struct {
-	p    *Proc
-	sink Sink
-
-	sinkErr error // of the sink, which ends the walk
-	stats   Stats
+	emitter
+	p       *Proc
 	maps    mapReader
-	now     uint64
+	cgroups cgroupIDs
+	nsDev   uint64
+	now     uint64 // CLOCK_MONOTONIC, before what is read now
 
-	fork  perf.Fork
-	comm  perf.Comm
-	ns    perf.Namespaces
-	links [numLinks]perf.NSLink
-	nsDev uint64
+	leader, task Task // of the current process
 	// denied: something of the current process could not be read.
 	denied bool
 }
 
-func newWalk(p *Proc, sink Sink) *walk {
-	w := &walk{p: p, nsDev: nsDevice(p.FS)}
-	w.sink = func(rec perf.Record) error {
-		w.sinkErr = sink(rec)
-		return w.sinkErr
+func newWalk(p *Proc, sink Sink) (*walk, error) {
+	w := &walk{emitter: emitter{sink: sink}, p: p, nsDev: nsDevice(p.FS)}
+	if sink.Want != nil {
+		if err := w.cgroups.init(p.FS); err != nil {
+			return nil, err
+		}
 	}
 	w.maps.init(p)
-	return w
+	return w, nil
 }
 
 func (w *walk) close() { w.maps.close() }
-
-// idle tells of the task that runs when nothing else does.
-func (w *walk) idle() error {
-	if err := w.tick(); err != nil {
-		return err
-	}
-	return w.sendComm(0, 0, "swapper")
-}
 
 // tick takes the time for the records to come.
 func (w *walk) tick() error {
@@ -100,25 +100,39 @@ func (w *walk) tick() error {
 	return err
 }
 
+// maxReused is how often a process is read again because its number went to
+// another one meanwhile.
+const maxReused = 3
+
 // process tells of a process and its threads. One that has gone is no error.
+// The files of /proc are opened one after the other, by a number: that they
+// were all of one process, its start time tells.
 func (w *walk) process(pid int) error {
-	if err := w.tick(); err != nil {
-		return err
-	}
 	w.denied = false
 	proc := w.p.FS.Proc(pid)
-	st, err := proc.Stat()
-	if err == nil {
-		err = w.leader(proc, &st)
-	}
-	if err == nil && st.NumThreads > 1 {
-		err = w.threads(proc)
+	var err error
+	for try := 0; ; try++ {
+		var before, after procfs.Stat
+		if before, err = w.once(proc); err != nil {
+			break
+		}
+		after, err = proc.Stat()
+		if err != nil || after.StartTime == before.StartTime {
+			err = nil // it may have ended since, which is another matter
+			break
+		}
+		w.stats.Reused++
+		if try == maxReused {
+			break
+		}
 	}
 	switch {
 	case err == nil:
 		w.stats.Processes++
 	case w.sinkErr != nil:
 		return w.sinkErr
+	case errors.Is(err, errUnwanted):
+		return w.sink.pause()
 	case procfs.Gone(err):
 		w.stats.Gone++
 	case errors.Is(err, fs.ErrPermission):
@@ -131,39 +145,80 @@ func (w *walk) process(pid int) error {
 	if w.denied {
 		w.stats.Denied++
 	}
+	return w.sink.pause()
+}
+
+// errUnwanted: the sink does not want the process.
+var errUnwanted = errors.New("process is not wanted")
+
+func (w *walk) once(proc procfs.Proc) (procfs.Stat, error) {
+	if err := w.tick(); err != nil {
+		return procfs.Stat{}, err
+	}
+	st, err := proc.Stat()
+	if err != nil {
+		return st, err
+	}
+	if err := w.first(proc, &st); err != nil {
+		return st, err
+	}
+	if st.NumThreads > 1 {
+		err = w.threads(proc)
+	}
+	return st, err
+}
+
+// read fills t with what /proc tells of a thread.
+func (w *walk) read(t *Task, proc procfs.Proc, st *procfs.Stat) error {
+	*t = Task{
+		PID: t.PID, TID: int32(proc.PID()), PPID: int32(st.PPID), Comm: st.Comm,
+		Kernel: st.KernelThread(), Zombie: st.State == 'Z', Start: st.Start(),
+	}
+	if err := w.readLinks(proc, t); err != nil {
+		return err
+	}
+	if w.sink.Want == nil {
+		return nil
+	}
+	t.Cgroup = w.cgroups.of(proc)
+	if !w.sink.Want(t) {
+		return errUnwanted
+	}
 	return nil
 }
 
-func (w *walk) leader(proc procfs.Proc, st *procfs.Stat) error {
-	pid := proc.PID()
-	if err := w.sendFork(pid, pid, st.PPID, st.PPID); err != nil {
+// first tells of the first thread of a process, and of its mappings.
+func (w *walk) first(proc procfs.Proc, st *procfs.Stat) error {
+	t := &w.leader
+	t.PID = int32(proc.PID())
+	if err := w.read(t, proc, st); err != nil {
 		return err
 	}
-	known, err := w.readLinks(proc)
-	if err != nil {
+	if err := w.tell(t, true); err != nil {
 		return err
 	}
-	if known {
-		if err := w.sendNamespaces(pid, pid); err != nil {
+	if t.Kernel {
+		return nil
+	}
+	return w.mappings(proc, st)
+}
+
+// tell tells of a thread. Its namespaces may be known already.
+func (w *walk) tell(t *Task, namespaces bool) error {
+	if err := w.sendFork(t, w.now); err != nil {
+		return err
+	}
+	if namespaces {
+		if err := w.sendNamespaces(t, w.now); err != nil {
 			return err
 		}
 	}
-	if err := w.sendComm(pid, pid, st.Comm); err != nil {
-		return err
-	}
-	if st.KernelThread() {
-		return nil
-	}
-	mnt := w.links[perf.NSMnt].Ino
-	if !known {
-		mnt = 0
-	}
-	return w.mappings(proc, st, mnt)
+	return w.sendComm(t, w.now)
 }
 
 // mappings tells of the mappings of a process. A leader that has exited before
 // its threads has none: then a thread's are the process's.
-func (w *walk) mappings(proc procfs.Proc, st *procfs.Stat, mnt uint64) error {
+func (w *walk) mappings(proc procfs.Proc, st *procfs.Stat) error {
 	from := []int{proc.PID()}
 	if st.State == 'Z' && st.NumThreads > 1 {
 		tids, err := proc.Tasks()
@@ -172,13 +227,10 @@ func (w *walk) mappings(proc procfs.Proc, st *procfs.Stat, mnt uint64) error {
 		}
 		from = slices.DeleteFunc(tids, func(tid int) bool { return tid == proc.PID() })
 	}
-	pid := proc.PID()
+	pid, mnt := int32(proc.PID()), w.leader.Namespaces[perf.NSMnt].Ino
 	for _, tid := range from {
 		err := w.maps.each(w.p.FS.Proc(tid), mnt, func(m *perf.Mmap2) error {
-			m.PID, m.TID = int32(pid), int32(pid)
-			setTrailer(&m.Trailer, m.Misc, pid, pid, w.now)
-			w.stats.Mappings++
-			return w.sink(m)
+			return w.sendMapping(m, pid, w.now)
 		})
 		switch {
 		case errors.Is(err, fs.ErrPermission):
@@ -194,7 +246,6 @@ func (w *walk) mappings(proc procfs.Proc, st *procfs.Stat, mnt uint64) error {
 // threads tells of the threads beside the leader. Namespaces are told only
 // where they differ from the leader's, which the thread has by its FORK.
 func (w *walk) threads(proc procfs.Proc) error {
-	leader := w.links
 	tids, err := proc.Tasks()
 	if err != nil {
 		return err
@@ -203,52 +254,34 @@ func (w *walk) threads(proc procfs.Proc) error {
 		if tid == proc.PID() {
 			continue
 		}
-		if err := w.thread(proc, tid, &leader); err != nil && !procfs.Gone(err) {
+		err := w.thread(proc, tid)
+		if err != nil && !errors.Is(err, errUnwanted) && (w.sinkErr != nil || !procfs.Gone(err)) {
 			return err
 		}
 	}
 	return nil
 }
 
-func (w *walk) thread(proc procfs.Proc, tid int, leader *[numLinks]perf.NSLink) error {
+func (w *walk) thread(proc procfs.Proc, tid int) error {
 	if err := w.tick(); err != nil {
 		return err
 	}
-	pid, task := proc.PID(), proc.Task(tid)
+	task := proc.Task(tid)
 	comm, err := task.Comm()
 	if err != nil {
 		return err
 	}
-	known, err := w.readLinks(task)
-	if err != nil {
-		return err
-	}
-	w.stats.Threads++
-	if err := w.sendFork(pid, tid, pid, pid); err != nil {
-		return err
-	}
-	if known && w.links != *leader {
-		if err := w.sendNamespaces(pid, tid); err != nil {
+	st := procfs.Stat{Comm: comm, PPID: int(w.leader.PPID), State: 'S'}
+	if w.sink.Want != nil {
+		if st, err = task.Stat(); err != nil {
 			return err
 		}
 	}
-	return w.sendComm(pid, tid, comm)
-}
-
-func (w *walk) sendFork(pid, tid, ppid, ptid int) error {
-	setTrailer(&w.fork.Trailer, perf.MiscForkExec, pid, tid, w.now)
-	w.fork.Task = perf.Task{PID: int32(pid), TID: int32(tid), PPID: int32(ppid), PTID: int32(ptid), Time: w.now}
-	return w.sink(&w.fork)
-}
-
-func (w *walk) sendComm(pid, tid int, comm string) error {
-	setTrailer(&w.comm.Trailer, 0, pid, tid, w.now)
-	w.comm.PID, w.comm.TID, w.comm.Comm = int32(pid), int32(tid), comm
-	return w.sink(&w.comm)
-}
-
-func (w *walk) sendNamespaces(pid, tid int) error {
-	setTrailer(&w.ns.Trailer, 0, pid, tid, w.now)
-	w.ns.PID, w.ns.TID, w.ns.Links = int32(pid), int32(tid), w.links[:]
-	return w.sink(&w.ns)
+	t := &w.task
+	t.PID = w.leader.PID
+	if err := w.read(t, task, &st); err != nil {
+		return err
+	}
+	w.stats.Threads++
+	return w.tell(t, t.Namespaces != w.leader.Namespaces)
 }

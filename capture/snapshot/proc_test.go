@@ -31,13 +31,18 @@ type taken struct {
 	times []uint64
 }
 
-func take(t testing.TB, p *Proc, scope Scope) *taken {
+func take(t testing.TB, p Source, scope Scope) *taken {
+	t.Helper()
+	return takeWanted(t, p, scope, nil)
+}
+
+func takeWanted(t testing.TB, p Source, scope Scope, want func(*Task) bool) *taken {
 	t.Helper()
 	got := &taken{
 		forks: map[int32]perf.Fork{}, comms: map[int32]string{},
 		ns: map[int32][]perf.NSLink{}, maps: map[int32][]perf.Mmap2{},
 	}
-	stats, err := p.Take(context.Background(), scope, func(rec perf.Record) error {
+	stats, err := p.Take(context.Background(), scope, Sink{Want: want, Record: func(rec perf.Record) error {
 		if perf.MiscOf(rec)&perf.MiscStatusOnly == 0 {
 			t.Errorf("%v is no status record", rec.RecordType())
 		}
@@ -55,13 +60,16 @@ func take(t testing.TB, p *Proc, scope Scope) *taken {
 			t.Errorf("unexpected record %T", rec)
 		}
 		return nil
-	})
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	got.stats = stats
 	return got
 }
+
+// discard takes everything.
+var discard = Sink{Record: func(perf.Record) error { return nil }}
 
 func monotonic() *Proc { return &Proc{Clock: sys.ClockMonotonic} }
 
@@ -108,7 +116,7 @@ func checkMaps(t *testing.T, got []perf.Mmap2) {
 		if g.Addr != m.Start || g.Len != m.End-m.Start || g.PgOff != m.Offset || g.Filename != m.Path || g.Prot != uint32(m.Prot) {
 			t.Errorf("got %+v, want %+v", g, *m)
 		}
-		if g.Misc&perf.MiscMmapBuildID == 0 && g.Ino != m.Inode {
+		if g.Ino != m.Inode {
 			t.Errorf("%s: inode %d, want %d", m.Path, g.Ino, m.Inode)
 		}
 		return nil
@@ -170,7 +178,11 @@ func TestTakeReadsTheBuildIDOfWhatIsMapped(t *testing.T) {
 // startProgram starts a SpinProgram and waits until it runs.
 func startProgram(t *testing.T, prog string, args ...string) *exec.Cmd {
 	t.Helper()
-	cmd := exec.Command(prog, args...)
+	return startCmd(t, exec.Command(prog, args...))
+}
+
+func startCmd(t *testing.T, cmd *exec.Cmd) *exec.Cmd {
+	t.Helper()
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -260,7 +272,7 @@ func TestTakeOfNobody(t *testing.T) {
 func TestTakeStopsWithTheContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	_, err := monotonic().Take(ctx, Scope{PIDs: []int{os.Getpid()}}, func(perf.Record) error { return nil })
+	_, err := monotonic().Take(ctx, Scope{PIDs: []int{os.Getpid()}}, discard)
 	if err == nil {
 		t.Error("no error from a cancelled snapshot")
 	}
@@ -269,7 +281,7 @@ func TestTakeStopsWithTheContext(t *testing.T) {
 func BenchmarkTakeAll(b *testing.B) {
 	processes := 0
 	for b.Loop() {
-		stats, err := monotonic().Take(context.Background(), Scope{All: true}, func(perf.Record) error { return nil })
+		stats, err := monotonic().Take(context.Background(), Scope{All: true}, discard)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -39,6 +39,9 @@ func (p Proc) Task(tid int) Proc {
 // PID is the number p was made with.
 func (p Proc) PID() int { return p.pid }
 
+// FS is the root that p is below.
+func (p Proc) FS() FS { return p.fs }
+
 // Path is a file in the task's directory.
 func (p Proc) Path(name string) string { return p.dir + "/" + name }
 

@@ -161,12 +161,21 @@ struct mm_struct {
 	unsigned long start_brk, brk;
 	unsigned long start_stack;
 };
+struct vm_area_struct;
+struct vm_operations_struct {
+	const char *(*name)(struct vm_area_struct *);
+};
+struct vm_special_mapping {
+	const char *name;
+};
 struct vm_area_struct {
 	unsigned long vm_start, vm_end;
 	unsigned long vm_flags;
 	unsigned long vm_pgoff; // in pages
 	struct mm_struct *vm_mm;
+	const struct vm_operations_struct *vm_ops;
 	struct file *vm_file;
+	void *vm_private_data;
 };
 
 struct task_struct {

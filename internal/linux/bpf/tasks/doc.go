@@ -2,8 +2,24 @@
 
 //go:build linux
 
-// Package tasks tells, by BPF iterators (Linux 5.8), of the tasks that run.
+// Package tasks tells, by BPF iterators, of the tasks that run and of what they
+// have mapped executable: all of them in two passes through the kernel, each
+// with the time at which it was looked at.
 //
-// Start with Load. What surprises: a task that ends while the iterator goes on
-// may be told of or not, and each is told of as it was at its own time.
+// Start with Load, then Programs.Tasks and Programs.Mappings. It takes Linux
+// 5.17 (iterators over mappings, bpf_loop), the types of the kernel in
+// /sys/kernel/btf, and CAP_BPF with CAP_PERFMON.
+//
+// What surprises:
+//   - A task that begins or ends while the iterator goes on may be told of or
+//     not. One that executes meanwhile may show a part of its old mappings,
+//     with a time before the execution, or none.
+//   - vm_file of a mapping in an overlay is a file of the layer below, of
+//     another device and with another path. The kernel keeps the overlay's
+//     beside it (struct backing_file); how that is recognized is said in
+//     tasks.bpf.c.
+//   - The open-coded iterator over mappings (bpf_iter_task_vma_new, Linux 6.7)
+//     would be faster, but takes no reference to the memory of the task: as of
+//     6.18 a task that exits meanwhile makes the kernel touch freed memory. The
+//     seq_file iterator that is used here takes one.
 package tasks

@@ -5,18 +5,27 @@
 package tasks
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"syscall"
 
+	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 
 	"github.com/gantry-tools/gantry/internal/linux/bpf"
 )
 
-// Programs are the loaded iterators. Close releases them.
+// Programs are the loaded iterators, for one goroutine. Close releases them.
 type Programs struct {
 	programs programPrograms
+	maps     programMaps
+	parser   *parser
+	buf      []byte
 }
+
+// bufferSize is what one read of an iterator gives at most (bpf_seq_read).
+const bufferSize = 32 << 10
 
 // Load loads the iterators; the errors are those of bpf.Load.
 func Load() (*Programs, error) {
@@ -24,27 +33,68 @@ func Load() (*Programs, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read BPF object: %w", err)
 	}
-	p := new(Programs)
-	if err := bpf.Load(spec, &p.programs); err != nil {
+	var objects programObjects
+	if err := bpf.Load(spec, &objects); err != nil {
 		return nil, err
 	}
-	return p, nil
+	return &Programs{
+		programs: objects.programPrograms, maps: objects.programMaps,
+		parser: newParser(), buf: make([]byte, 2*bufferSize),
+	}, nil
 }
 
 // Close releases the iterators.
-func (p *Programs) Close() error { return p.programs.Close() }
+func (p *Programs) Close() error {
+	return errors.Join(p.programs.Close(), p.maps.Close())
+}
 
-// Tasks runs the iterator over all tasks; what is read are task records. The
-// caller closes it.
-func (p *Programs) Tasks() (io.ReadCloser, error) {
-	it, err := link.AttachIter(link.IterOptions{Program: p.programs.Tasks})
+// Tasks calls fn for all tasks that this process's pid namespace has. The Task
+// is reused. Between two pieces of what the kernel gives it calls pause: what
+// follows was read later. Their errors end it and are returned as they are.
+func (p *Programs) Tasks(fn func(*Task) error, pause func() error) error {
+	p.parser.task = fn
+	return p.run(p.programs.Tasks, pause)
+}
+
+// Mappings is Tasks for executable mappings, those of a process in a row. After
+// an error it cannot be called again.
+func (p *Programs) Mappings(fn func(*Mapping) error, pause func() error) error {
+	p.parser.mapping = fn
+	return p.run(p.programs.Mappings, pause)
+}
+
+func (p *Programs) run(program *ebpf.Program, pause func() error) error {
+	it, err := link.AttachIter(link.IterOptions{Program: program})
 	if err != nil {
-		return nil, fmt.Errorf("attach BPF iterator: %w", err)
+		return fmt.Errorf("attach BPF iterator: %w", err)
 	}
 	defer it.Close()
 	r, err := it.Open()
 	if err != nil {
-		return nil, fmt.Errorf("open BPF iterator: %w", err)
+		return fmt.Errorf("open BPF iterator: %w", err)
 	}
-	return r, nil
+	defer r.Close()
+	left := 0
+	for {
+		n, err := r.Read(p.buf[left:])
+		switch {
+		case errors.Is(err, syscall.EAGAIN): // it went through many objects without a record
+			continue
+		case errors.Is(err, io.EOF) && left == 0:
+			return nil
+		case errors.Is(err, io.EOF):
+			return fmt.Errorf("read BPF iterator: %d bytes at the end: %w", left, ErrRecord)
+		case err != nil:
+			return fmt.Errorf("read BPF iterator: %w", err)
+		}
+		b := p.buf[:left+n]
+		done, err := p.parser.parse(b)
+		if err != nil {
+			return err
+		}
+		left = copy(p.buf, b[done:])
+		if err := pause(); err != nil {
+			return err
+		}
+	}
 }

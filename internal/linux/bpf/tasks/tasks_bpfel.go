@@ -8,15 +8,46 @@ import (
 	_ "embed"
 	"fmt"
 	"io"
+	"structs"
 
 	"github.com/cilium/ebpf"
 )
+
+type programFileKey struct {
+	_          structs.HostLayout
+	Dentry     uint64
+	Mnt        uint64
+	RootDentry uint64
+	RootMnt    uint64
+	Ino        uint64
+	Hash       uint32
+	Deleted    uint32
+}
+
+type programFileScratch struct {
+	_ structs.HostLayout
+	R struct {
+		_     structs.HostLayout
+		Kind  uint8
+		Flags uint8
+		Size  uint16
+		Id    uint32
+		Ino   uint64
+		Dev   uint32
+		Magic uint32
+	}
+	Path [8192]int8
+}
 
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	programProgTasks = "tasks"
+	programMapFiles     = "files"
+	programMapScratch   = "scratch"
+	programProgMappings = "mappings"
+	programProgTasks    = "tasks"
+	programVarState     = "state"
 )
 
 // loadProgram returns the embedded CollectionSpec for program.
@@ -61,19 +92,23 @@ type programSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type programProgramSpecs struct {
-	Tasks *ebpf.ProgramSpec `ebpf:"tasks"`
+	Mappings *ebpf.ProgramSpec `ebpf:"mappings"`
+	Tasks    *ebpf.ProgramSpec `ebpf:"tasks"`
 }
 
 // programMapSpecs contains maps before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type programMapSpecs struct {
+	Files   *ebpf.MapSpec `ebpf:"files"`
+	Scratch *ebpf.MapSpec `ebpf:"scratch"`
 }
 
 // programVariableSpecs contains global variables before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type programVariableSpecs struct {
+	State *ebpf.VariableSpec `ebpf:"state"`
 }
 
 // programObjects contains all objects after they have been loaded into the kernel.
@@ -96,27 +131,35 @@ func (o *programObjects) Close() error {
 //
 // It can be passed to loadProgramObjects or ebpf.CollectionSpec.LoadAndAssign.
 type programMaps struct {
+	Files   *ebpf.Map `ebpf:"files"`
+	Scratch *ebpf.Map `ebpf:"scratch"`
 }
 
 func (m *programMaps) Close() error {
-	return _ProgramClose()
+	return _ProgramClose(
+		m.Files,
+		m.Scratch,
+	)
 }
 
 // programVariables contains all global variables after they have been loaded into the kernel.
 //
 // It can be passed to loadProgramObjects or ebpf.CollectionSpec.LoadAndAssign.
 type programVariables struct {
+	State *ebpf.Variable `ebpf:"state"`
 }
 
 // programPrograms contains all programs after they have been loaded into the kernel.
 //
 // It can be passed to loadProgramObjects or ebpf.CollectionSpec.LoadAndAssign.
 type programPrograms struct {
-	Tasks *ebpf.Program `ebpf:"tasks"`
+	Mappings *ebpf.Program `ebpf:"mappings"`
+	Tasks    *ebpf.Program `ebpf:"tasks"`
 }
 
 func (p *programPrograms) Close() error {
 	return _ProgramClose(
+		p.Mappings,
 		p.Tasks,
 	)
 }

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package snapshot
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/gantry-tools/gantry/internal/linux/bpf/tasks"
+	"github.com/gantry-tools/gantry/internal/linux/procfs"
+	"github.com/gantry-tools/gantry/internal/linux/sys"
+	"github.com/gantry-tools/gantry/perf"
+)
+
+// BPF is the Source that goes through the kernel's own lists. It needs
+// CAP_BPF and CAP_PERFMON; package tasks says what else.
+type BPF struct {
+	fs    procfs.FS
+	progs *tasks.Programs
+	ids   *IDReader
+	files map[*tasks.File]*mapped
+	comms map[string]string // interned
+	nsDev uint64
+}
+
+var _ Source = (*BPF)(nil)
+
+// NewBPF loads the iterators, which takes tens of milliseconds. The caller
+// closes the source. The errors are those of tasks.Load.
+func NewBPF(fsys procfs.FS) (*BPF, error) {
+	progs, err := tasks.Load()
+	if err != nil {
+		return nil, err
+	}
+	return &BPF{
+		fs: fsys, progs: progs, ids: NewIDReader(),
+		files: make(map[*tasks.File]*mapped), comms: make(map[string]string), nsDev: nsDevice(fsys),
+	}, nil
+}
+
+// Close implements Source.
+func (b *BPF) Close() error {
+	if b.progs == nil {
+		return nil
+	}
+	b.ids.Close()
+	err := b.progs.Close()
+	b.progs = nil
+	return err
+}
+
+// Take implements Source. It can be called again, unless it fails.
+func (b *BPF) Take(ctx context.Context, scope Scope, sink Sink) (Stats, error) {
+	p := &pass{b: b, ctx: ctx, emitter: emitter{sink: sink}, links: make(map[int32][numLinks]perf.NSLink)}
+	p.stats.Method = ByBPF
+	if err := p.choose(scope); err != nil {
+		return p.stats, err
+	}
+	if scope.All {
+		now, err := sys.ClockMonotonic.Now()
+		if err != nil {
+			return p.stats, err
+		}
+		if err := p.idle(uint64(now)); err != nil {
+			return p.stats, err
+		}
+	}
+	if err := b.progs.Tasks(p.task, p.pause); err != nil {
+		return p.stats, err
+	}
+	return p.stats, b.progs.Mappings(p.mapping, p.pause)
+}
+
+// pass is one way through all tasks and mappings.
+type pass struct {
+	emitter
+	b   *BPF
+	ctx context.Context
+
+	all     bool
+	pids    map[int32]bool
+	cgroups map[uint64]bool
+	// links are the namespaces of each process that is told of: threads have
+	// the same, mostly.
+	links map[int32][numLinks]perf.NSLink
+	// floor is when the records told last may have been written: what is
+	// read later is not older.
+	floor uint64
+	t     Task
+	last  uint32 // process of the mapping before
+	want  bool   // of that process
+	rec   perf.Mmap2
+}
+
+// choose prepares what inScope asks.
+func (p *pass) choose(s Scope) error {
+	p.all = s.All
+	p.pids, p.cgroups = make(map[int32]bool), make(map[uint64]bool)
+	for _, pid := range s.PIDs {
+		p.pids[int32(pid)] = true
+	}
+	for _, dir := range s.Cgroups {
+		typ, err := sys.FSTypeOf(dir)
+		if err == nil && typ == sys.Cgroup2FS {
+			err = eachCgroup(dir, func(path string) error {
+				if id, err := sys.CgroupID(path); err == nil { // else it is gone
+					p.cgroups[id] = true
+				}
+				return nil
+			})
+		} else if err == nil {
+			// The iterator tells the cgroup of the v2 hierarchy only.
+			err = eachProc(dir, func(pid int) { p.pids[int32(pid)] = true })
+		}
+		if err != nil {
+			return fmt.Errorf("list tasks of cgroup: %w", err)
+		}
+	}
+	return nil
+}
+
+func (p *pass) inScope(t *tasks.Task) bool {
+	return p.all || p.pids[int32(t.PID)] || len(p.cgroups) > 0 && p.cgroups[t.Cgroup]
+}
+
+// pause lets the sink do what it has to do between two reads.
+func (p *pass) pause() error {
+	if err := p.ctx.Err(); err != nil {
+		return err
+	}
+	if p.sink.Pause == nil {
+		return nil
+	}
+	if err := p.sink.Pause(); err != nil {
+		return err
+	}
+	now, err := sys.ClockMonotonic.Now()
+	p.floor = uint64(now)
+	return err
+}
+
+// task tells of one thread.
+func (p *pass) task(r *tasks.Task) error {
+	if r.PID == 0 || r.TID == 0 || !p.inScope(r) {
+		return nil
+	}
+	t := &p.t
+	*t = Task{
+		PID: int32(r.PID), TID: int32(r.TID), PPID: int32(r.PPID), Kernel: r.KernelThread(), Zombie: r.Zombie,
+		Start: r.Start, Cgroup: r.Cgroup, TimeNS: uint64(r.Namespaces[tasks.NSTime]), Comm: p.b.comm(r),
+	}
+	for i := range t.Namespaces {
+		if ino := r.Namespaces[i]; ino != 0 {
+			t.Namespaces[i] = perf.NSLink{Dev: p.b.nsDev, Ino: uint64(ino)}
+		}
+	}
+	if p.sink.Want != nil && !p.sink.Want(t) {
+		return nil
+	}
+	now := max(r.Now, p.floor)
+	if err := p.sendFork(t, now); err != nil {
+		return err
+	}
+	process, known := p.links[t.PID]
+	if t.PID == t.TID || !known {
+		p.links[t.PID] = t.Namespaces
+	}
+	if t.PID == t.TID {
+		p.stats.Processes++
+	} else {
+		p.stats.Threads++
+	}
+	if t.PID == t.TID || !known || process != t.Namespaces {
+		if err := p.sendNamespaces(t, now); err != nil {
+			return err
+		}
+	}
+	return p.sendComm(t, now)
+}

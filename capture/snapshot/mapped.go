@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package snapshot
+
+import (
+	"syscall"
+
+	"github.com/gantry-tools/gantry/internal/linux/bpf/tasks"
+	"github.com/gantry-tools/gantry/perf"
+)
+
+// mapped is what was found out about a file in user space.
+type mapped struct {
+	id    []byte // the build-id; empty if it has none or nobody knows
+	tries int    // how often it was looked for in vain
+	done  bool
+}
+
+const (
+	// maxTries is how many processes that map a file are asked for it: the
+	// first may have ended.
+	maxTries = 8
+	// magicFUSE is FUSE_SUPER_MAGIC of linux/magic.h: reading such a file
+	// waits for the program that serves it.
+	magicFUSE = 0x65735546
+)
+
+// Flags of a mapping (VM_* of linux/mm.h).
+const (
+	vmProt     = 7 // read, write, execute: as PROT_*
+	vmMayShare = 0x80
+	vmLocked   = 0x2000
+	vmHugeTLB  = 0x400000
+)
+
+// mapFlags are the MAP_* that PERF_RECORD_MMAP2 has for a mapping.
+func mapFlags(vm uint32) uint32 {
+	flags := shareFlags(vm&vmMayShare != 0)
+	if vm&vmLocked != 0 {
+		flags |= syscall.MAP_LOCKED
+	}
+	if vm&vmHugeTLB != 0 {
+		flags |= syscall.MAP_HUGETLB
+	}
+	return flags
+}
+
+// mapping tells of one mapping. A process that is not told of has begun since,
+// and tells of itself: what it has mapped, it inherited.
+func (p *pass) mapping(m *tasks.Mapping) error {
+	if m.PID != p.last {
+		_, told := p.links[int32(m.PID)]
+		p.last, p.want = m.PID, told || p.all && p.sink.Want == nil
+	}
+	if !p.want {
+		return nil
+	}
+	r := &p.rec
+	*r = perf.Mmap2{
+		PID: int32(m.PID), Addr: m.Start, Len: m.End - m.Start, PgOff: m.Offset,
+		Maj: m.File.Major, Min: m.File.Minor, Ino: m.File.Inode,
+		Prot: m.Flags & vmProt, Flags: mapFlags(m.Flags), Filename: m.File.Path,
+	}
+	r.Misc = perf.MiscUser
+	if m.File.Inode != 0 {
+		r.BuildID = p.b.buildID(m.File, r)
+	}
+	if len(r.BuildID) > 0 {
+		r.Misc |= perf.MiscMmapBuildID
+	}
+	return p.sendMapping(r, r.PID, max(m.Now, p.floor))
+}
+
+// buildID is the build-id of a mapped file, which is looked for once.
+func (b *BPF) buildID(f *tasks.File, m *perf.Mmap2) []byte {
+	known := b.files[f]
+	if known == nil {
+		known = &mapped{done: f.Magic == magicFUSE}
+		b.files[f] = known
+	}
+	if known.done {
+		return known.id
+	}
+	if id, ok := b.ids.read(b.fs.Proc(int(m.PID)), m); ok {
+		known.id, known.done = id, true
+		return id
+	}
+	known.tries++
+	known.done = known.tries >= maxTries
+	return nil
+}
+
+// maxComms bounds the names that are kept.
+const maxComms = 1 << 12
+
+// comm is the task's name as a string.
+func (b *BPF) comm(t *tasks.Task) string {
+	if s, ok := b.comms[string(t.Comm)]; ok {
+		return s
+	}
+	if len(b.comms) >= maxComms {
+		clear(b.comms)
+	}
+	s := string(t.Comm)
+	b.comms[s] = s
+	return s
+}
