@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -156,6 +157,29 @@ func manyDefinitions(prefix string, n int) (args []string) {
 		args = append(args, "--define", prefix+strings.Repeat("x", i)+"=pid")
 	}
 	return args
+}
+
+func TestSplitContainers(t *testing.T) {
+	for _, tt := range []struct{ in, want []string }{
+		{[]string{"web,db", "x"}, []string{"web", "db", "x"}},
+		{[]string{"web,pod:net:1,ipc:2,db"}, []string{"web", "pod:net:1,ipc:2", "db"}},
+		{[]string{"net:1,ipc:2,cgroup:3,cgroup:/a"}, []string{"net:1,ipc:2,cgroup:3,cgroup:/a"}},
+		{[]string{"net:1,net:2"}, []string{"net:1", "net:2"}},
+		{[]string{"net:1", "ipc:2"}, []string{"net:1", "ipc:2"}},
+		{[]string{"pod:any,ipc:2"}, []string{"pod:any", "ipc:2"}},
+		{[]string{"nginx:1,ipc:2"}, []string{"nginx:1", "ipc:2"}},
+		{[]string{`"a,b",c`}, []string{"a,b", "c"}},
+		{nil, nil},
+	} {
+		if got, err := splitContainers(tt.in); err != nil || !slices.Equal(got, tt.want) {
+			t.Errorf("%q: %q, %v", tt.in, got, err)
+		}
+	}
+	for _, bad := range []string{`"a`, ""} {
+		if got, err := splitContainers([]string{bad}); err == nil {
+			t.Errorf("%q: %q", bad, got)
+		}
+	}
 }
 
 // TestReservedNames: a definition cannot be called like a column.

@@ -3,6 +3,8 @@
 package cli
 
 import (
+	"encoding/csv"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -101,6 +103,44 @@ func selectIdentities(x *report.Filter, s *analysis.Session, open bool) {
 		x.Identities = append(x.Identities, sel)
 	}
 	x.Container = names
+}
+
+// splitContainers splits each value of --container at its commas, but not those
+// of an identity: "web,pod:net:1,ipc:2" is web and one identity.
+func splitContainers(values []string) ([]string, error) {
+	var out []string
+	for _, v := range values {
+		if v == "" {
+			return nil, errors.New("--container is empty")
+		}
+		parts, err := csv.NewReader(strings.NewReader(v)).Read()
+		if err != nil {
+			return nil, fmt.Errorf("--container %q: %w", v, err)
+		}
+		start := len(out)
+		for _, p := range parts {
+			if last := len(out) - 1; last >= start && continues(out[last], p) {
+				out[last] += "," + p
+				continue
+			}
+			out = append(out, p)
+		}
+	}
+	return out, nil
+}
+
+// continues reports whether part goes on with the identity that text is, with or
+// without a definition.
+func continues(text, part string) bool {
+	_, err := container.ParseIdentity(part)
+	name, rest, _ := strings.Cut(text, ":")
+	if err == nil && container.CheckName(name) != nil && container.BuiltIn().Find(name) == nil {
+		rest = text
+	}
+	if err == nil {
+		_, err = container.ParseIdentity(rest + "," + part)
+	}
+	return err == nil
 }
 
 // lateSelector reads a selector of a definition that is not known yet.

@@ -88,7 +88,7 @@ func (f *reportFlags) register(cmd *cobra.Command) {
 	fl.IntVar(&f.opts.MaxEntries, "max-entries", 0, "show at most this many lines per event (0 is all)")
 	fl.StringVar(&f.percentage, "percentage", "absolute", "with filters: percent of everything (absolute) or of what is shown (relative)")
 	fl.BoolVarP(&f.showNrSamples, "show-nr-samples", "N", false, "add a column with the number of samples")
-	fl.StringSliceVar(&f.container, "container", nil, "only these containers: `NAME`, begin of an id, pod, image or cgroup path (/...); * is any text; or DEFINITION:any, an identity")
+	fl.StringArrayVar(&f.container, "container", nil, "only these containers: `NAME`, begin of an id, pod, image or cgroup path (/...); * is any text; or DEFINITION:any, an identity")
 	fl.StringSliceVar(&f.pod, "pod", nil, "only these pods")
 	fl.StringSliceVarP(&f.namespace, "namespace", "n", nil, "only these Kubernetes namespaces")
 	fl.StringSliceVar(&f.image, "image", nil, "only containers of these images")
@@ -217,7 +217,10 @@ func (f *reportFlags) parse() (err error) {
 	}
 	o.ShowSamples, o.Title, o.Width = f.showNrSamples, f.title, f.width
 	x := &o.Filter
-	x.Container, x.Pod, x.Namespace, x.Image, x.Cgroup = f.container, f.pod, f.namespace, f.image, f.cgroup
+	if x.Container, err = splitContainers(f.container); err != nil {
+		return err
+	}
+	x.Pod, x.Namespace, x.Image, x.Cgroup = f.pod, f.namespace, f.image, f.cgroup
 	x.Comm, x.DSO, x.Symbol, x.Event = f.comm, f.dso, f.symbolPat, f.event
 	if x.PID, err = parseIDs("--pid", f.pids); err != nil {
 		return err

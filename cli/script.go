@@ -26,6 +26,7 @@ type scriptFlags struct {
 	raw           bool
 	show          []bool // in the order of showFlags
 	opts          script.Options
+	container     []string
 	pids, tids    []string
 	cpus          string
 	symbols       symbolFlags
@@ -85,7 +86,7 @@ func (f *scriptFlags) register(cmd *cobra.Command) {
 	fl.BoolVar(&o.Nanoseconds, "ns", false, "times in nanoseconds")
 	fl.BoolVarP(&o.HideCallGraph, "hide-call-graph", "G", false, "print only the address of a sample, not its call chain")
 	fl.IntVar(&o.MaxStack, "max-stack", 0, "print at most this many frames (0 is all)")
-	fl.StringSliceVar(&x.Container, "container", nil, "only these containers: `NAME`, begin of an id, pod, image or cgroup path (/...); * is any text; or DEFINITION:any, an identity")
+	fl.StringArrayVar(&f.container, "container", nil, "only these containers: `NAME`, begin of an id, pod, image or cgroup path (/...); * is any text; or DEFINITION:any, an identity")
 	fl.StringSliceVar(&x.Pod, "pod", nil, "only these pods")
 	fl.StringSliceVarP(&x.Namespace, "namespace", "n", nil, "only these Kubernetes namespaces")
 	fl.StringSliceVar(&x.Image, "image", nil, "only containers of these images")
@@ -161,6 +162,9 @@ func (f *scriptFlags) run(e *env, cmd *cobra.Command) error {
 func (f *scriptFlags) parse() (err error) {
 	o := &f.opts
 	if o.Columns, err = script.ParseFields(f.fields, nil, true); err != nil {
+		return err
+	}
+	if o.Filter.Container, err = splitContainers(f.container); err != nil {
 		return err
 	}
 	if err := notNegative("--max-stack", o.MaxStack); err != nil {

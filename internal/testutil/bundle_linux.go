@@ -144,6 +144,7 @@ type (
 	}
 	ociNamespace struct {
 		Type string `json:"type"`
+		Path string `json:"path,omitempty"`
 	}
 	ociIDMapping struct {
 		ContainerID uint32 `json:"containerID"`
@@ -185,7 +186,11 @@ func (c *Container) config() *ociConfig {
 		}
 	}
 	for _, ns := range spec.Namespaces {
-		conf.Linux.Namespaces = append(conf.Linux.Namespaces, ociNamespace{Type: ns})
+		one := ociNamespace{Type: ns}
+		if from := spec.Join[ns]; from != nil {
+			one.Path = from.namespaceFile(kernelName(ns))
+		}
+		conf.Linux.Namespaces = append(conf.Linux.Namespaces, one)
 	}
 	if slices.Contains(spec.Namespaces, "uts") {
 		conf.Hostname = spec.Hostname
@@ -196,6 +201,17 @@ func (c *Container) config() *ociConfig {
 	}
 	conf.Mounts = append(conf.Mounts, procMount(spec))
 	return conf
+}
+
+// kernelName is what /proc/PID/ns calls a namespace of OCI.
+func kernelName(ns string) string {
+	switch ns {
+	case "network":
+		return "net"
+	case "mount":
+		return "mnt"
+	}
+	return ns
 }
 
 // procMount is a proc of the container's own pid namespace, or the host's.

@@ -44,6 +44,10 @@ const spinSource = `
 
 static volatile unsigned long sink;
 
+// The linker's build-id leaves the symbol table out: names of one length would
+// give one build-id.
+__attribute__((used)) static const char name[] = "%[1]s";
+
 // gcc leaves the frame out of small leaf functions even when told not to.
 #define KEEP_FRAME __asm__ volatile("" : : "r"(__builtin_frame_address(0)))
 

@@ -52,6 +52,9 @@ type ContainerSpec struct {
 	// Namespaces are the OCI names; default pid, mount, ipc, uts, network and
 	// cgroup. With "user", uid 0 inside is UserNSBase outside.
 	Namespaces []string
+	// Join maps OCI names of Namespaces to the container whose namespace is
+	// used in place of a new one, as the containers of a pod do.
+	Join map[string]*Container
 	// Overlay puts the rootfs on overlayfs.
 	Overlay bool
 	// UID is the uid and gid of the command.
@@ -205,6 +208,21 @@ func (c *Container) Start(t testing.TB) {
 			return
 		}
 	}
+}
+
+// Namespace is the inode number of the container's namespace of a kind, by its
+// name in /proc/PID/ns.
+func (c *Container) Namespace(t testing.TB, kind string) uint64 {
+	t.Helper()
+	info, err := os.Stat(c.namespaceFile(kind))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Sys().(*syscall.Stat_t).Ino
+}
+
+func (c *Container) namespaceFile(kind string) string {
+	return fmt.Sprintf("/proc/%d/ns/%s", c.PID, kind)
 }
 
 // ReadLine returns the next line the command prints, without its end. It
