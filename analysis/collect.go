@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gantry-tools/gantry/analysis/profile"
+	"github.com/gantry-tools/gantry/analysis/symbol"
 	"github.com/gantry-tools/gantry/perf"
 )
 
@@ -24,6 +25,11 @@ type CollectOptions struct {
 	Stacks bool
 	// Addresses: frames are told apart by address, not by function.
 	Addresses bool
+	// Lines: frames have the source line, and are told apart by it.
+	Lines bool
+	// Inline: calls that the compiler inlined are frames. It counts with
+	// Stacks only.
+	Inline bool
 }
 
 // collector adds samples up.
@@ -38,8 +44,13 @@ type collector struct {
 	batch  batch
 	out    *profile.Batch
 	lost   losses
-	first  uint64 // times of samples
-	last   uint64
+
+	calls    []symbol.Call
+	groups   [][]profile.FrameID
+	expanded []profile.FrameID
+
+	first uint64 // times of samples
+	last  uint64
 }
 
 // labelSlot remembers the labels of a thread's sample before.
@@ -54,6 +65,7 @@ type labelSlot struct {
 // Collect reads the recording to its end and adds its samples up. What was
 // odd is told by Warnings afterwards.
 func (s *Session) Collect(o CollectOptions) (*profile.Profile, error) {
+	o.Inline = o.Inline && o.Stacks
 	c := &collector{
 		s: s, o: o, b: profile.NewBuilder(),
 	}

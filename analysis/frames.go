@@ -147,6 +147,9 @@ func (c *collector) flush() {
 			}
 		}
 		start = s.end
+		if c.groups != nil {
+			frames = c.expand(frames)
+		}
 		if !c.o.Stacks {
 			c.out.AddFrame(s.labels, frames[0], int(s.event), 1, s.period)
 		} else {
@@ -193,7 +196,7 @@ func (c *collector) known(a *address) profile.FrameID {
 		return noFrame
 	}
 	file := int(a.context) - 1
-	if file >= len(c.s.binaries) || c.s.binaries[file] == nil || c.s.binaries[file].obj == nil {
+	if c.o.detailed() || file >= len(c.s.binaries) || c.s.binaries[file] == nil || c.s.binaries[file].obj == nil {
 		return noFrame
 	}
 	b := c.s.binaries[file]
@@ -208,6 +211,8 @@ func (c *collector) known(a *address) profile.FrameID {
 func (c *collector) frameOf(p place, ip uint64) profile.FrameID {
 	byAddr := c.o.Addresses || p.sym == noSymbol
 	switch {
+	case c.o.detailed() && !p.kernel && p.bin != nil && p.bin.obj != nil:
+		return c.detail(p, ip)
 	case p.isKsym:
 		return c.newFrame(p, ip, byAddr)
 	case p.kernel && !byAddr:
@@ -240,6 +245,10 @@ func (c *collector) once(slot *profile.FrameID, p place, ip uint64, byAddr bool)
 }
 
 func (c *collector) newFrame(p place, ip uint64, byAddr bool) profile.FrameID {
+	return c.b.Frame(c.frame(p, ip, byAddr))
+}
+
+func (c *collector) frame(p place, ip uint64, byAddr bool) profile.Frame {
 	loc := c.s.describe(p, ip)
 	f := profile.Frame{Name: loc.Name, DSO: loc.DSO, Path: loc.Path, Source: loc.Source, Kernel: loc.Kernel}
 	if p.bin != nil {
@@ -249,7 +258,7 @@ func (c *collector) newFrame(p place, ip uint64, byAddr bool) profile.FrameID {
 		f.Addr = loc.Addr
 		c.s.placeInFile(&f, p)
 	}
-	return c.b.Frame(f)
+	return f
 }
 
 // placeInFile says which part of its file the frame's address lies in.

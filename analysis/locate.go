@@ -39,8 +39,10 @@ const noSymbol = -1
 type binary struct {
 	file *timeline.File
 	obj  *symbol.Object // nil if it could not be read
-	dso  string
-	id   buildid.ID
+	// lines are the source lines, nil as long as nobody asks.
+	lines *symbol.Lines
+	dso   string
+	id    buildid.ID
 	// frames are the ids of the profile being built, by symbol; 0 is none
 	// yet, otherwise the id plus one.
 	frames []profile.FrameID

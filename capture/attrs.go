@@ -121,6 +121,20 @@ func everyHit(a *perf.Attr, s *perfevent.EventSpec) bool {
 		a.Type == perf.TypeTracepoint || a.Type == perf.TypeBreakpoint
 }
 
+// dumpsStacks says whether any event takes its stacks as memory.
+func (o *Options) dumpsStacks() bool {
+	for _, g := range o.Groups {
+		for i := range g.Events {
+			a := perf.Attr{}
+			o.setStack(&a, &g.Events[i])
+			if a.SampleType&perf.SampleStackUser != 0 {
+				return true
+			}
+		}
+	}
+	return o.CallGraph == DWARF
+}
+
 // setStack chooses how an event's stacks are taken.
 func (o *Options) setStack(a *perf.Attr, s *perfevent.EventSpec) {
 	mode, size := o.CallGraph, o.StackSize

@@ -86,6 +86,11 @@ func (s *eventSet) open() error {
 
 func (s *eventSet) openSideband() error {
 	a := sidebandAttr(s.inherit)
+	if s.opts.dumpsStacks() {
+		// perf unwinds by the memory that holds the call frame information,
+		// which is mapped read only.
+		a.Flags |= perf.AttrMmapData
+	}
 	s.setSideband(a)
 	t := perfevent.Target{}
 	gone := 0

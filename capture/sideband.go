@@ -116,6 +116,10 @@ func raw32(raw []byte, at int) int32 { return int32(nativeOrder.Uint32(raw[at:])
 // mapping completes the record of a mapping, and offers the file to the
 // keeper.
 func (w *sidebandWalker) mapping(raw []byte, m *mapping) {
+	if perf.Misc(nativeOrder.Uint16(raw[mmap2MiscAt:]))&perf.MiscMmapData != 0 {
+		stamp(raw, nil) // not a program
+		return
+	}
 	mnt := w.mounts[m.pid]
 	f := w.ids.identify(m, mnt, w.mounts)
 	stamp(raw, f.id)

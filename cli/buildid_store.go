@@ -88,8 +88,8 @@ func writeRemoved(w io.Writer, output string, list []buildid.Entry) error {
 // pruneFlags are the flags of gantry buildid prune.
 type pruneFlags struct {
 	storeFlags
-	maxSize, maxAge string
-	dryRun          bool
+	maxSize, maxAge, config string
+	dryRun                  bool
 }
 
 func newBuildidPruneCmd(e *env) *cobra.Command {
@@ -108,7 +108,11 @@ that were killed, links that lead nowhere, files that no link leads to.`,
 			if err := f.check(cmd, changeOutputs); err != nil {
 				return err
 			}
-			limits, err := f.limits()
+			conf, err := readConfig(f.config)
+			if err != nil {
+				return err
+			}
+			limits, err := f.limits(conf.store)
 			if err != nil {
 				return usageError(cmd, err)
 			}
@@ -119,11 +123,14 @@ that were killed, links that lead nowhere, files that no link leads to.`,
 	fl := cmd.Flags()
 	fl.StringVar(&f.maxSize, "max-size", "", "`SIZE` that the files may have together, such as 10G")
 	fl.StringVar(&f.maxAge, "max-age", "", "`AGE` since the last use, such as 30d")
+	fl.StringVar(&f.config, "config", "", "configuration `FILE` with limits, which flags replace (default "+defaultConfig+")")
 	fl.BoolVarP(&f.dryRun, "dry-run", "n", false, "remove nothing, say what would be")
 	return cmd
 }
 
-func (f *pruneFlags) limits() (l buildid.Limits, err error) {
+// limits are those of the flags, else of the configuration.
+func (f *pruneFlags) limits(conf buildid.Limits) (l buildid.Limits, err error) {
+	l = conf
 	l.DryRun = f.dryRun
 	if f.maxSize != "" {
 		if l.MaxSize, err = parseSize("--max-size", f.maxSize); err == nil && l.MaxSize == 0 {

@@ -14,6 +14,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/gantry-tools/gantry/buildid"
 	"github.com/gantry-tools/gantry/container"
 	"github.com/gantry-tools/gantry/internal/hint"
 )
@@ -25,9 +26,10 @@ const defaultConfig = "/etc/gantry/config.yaml"
 // maxConfig bounds a configuration file, in bytes.
 const maxConfig = 1 << 20
 
-// config is what a configuration file says; docs/definitions.md describes it.
+// config is what a configuration file says; docs/definitions.md and docs/buildid.md describe it.
 type config struct {
 	definitions container.Definitions
+	store       buildid.Limits
 }
 
 // configError says what is wrong with a configuration file, and where.
@@ -88,6 +90,7 @@ func parseConfig(file string, text []byte) (*config, error) {
 	}
 	err = p.fields(root, "the configuration", map[string]func(key, value *yaml.Node) error{
 		"definitions": func(_, value *yaml.Node) error { return p.definitions(value) },
+		"store":       func(_, value *yaml.Node) error { return p.store(value) },
 	})
 	if err != nil {
 		return nil, err

@@ -22,6 +22,10 @@ import (
 type containersFlags struct {
 	output              string
 	quiet, noTrunc, all bool
+	definitions         definitionFlags
+	under               []string // definitions
+
+	defs container.Definitions // all that there are
 }
 
 func newContainersCmd(e *env) *cobra.Command {
@@ -29,12 +33,19 @@ func newContainersCmd(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "containers [flags] [SELECTOR]...",
 		Short: "list the containers that run now",
-		Long: `List the containers that run now, with the names that their runtimes give them.
+		Long: `List the containers that run now, with the names that their runtimes give them,
+and the definitions of what a container is, with how many each one finds.
+With --definition, list the containers under that definition: a name where one
+is known, and the identity, which is their namespaces.
+
 A selector is a name, an id or the begin of one, a pod (POD, NAMESPACE/POD or
-its uid), POD/NAME, an image, or a cgroup path. The same selectors are taken
-by --container of other commands.`,
-		Example: `  gantry containers                   all of them
+its uid), POD/NAME, an image, a cgroup path, an identity, DEFINITION:IDENTITY
+or DEFINITION:any. The same selectors are taken by --container of other
+commands.`,
+		Example: `  gantry containers                   all of them, and the definitions
   gantry containers -o json web       one, with all that is known
+  gantry containers --definition pod  the pods
+  gantry containers --define vm=uts,pid vm:any
   gantry record --container $(gantry containers -q nginx) -a`,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(e, cmd, args) },
 	}
@@ -43,6 +54,9 @@ by --container of other commands.`,
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "print ids only")
 	fl.BoolVar(&f.noTrunc, "no-trunc", false, "do not cut anything, not even ids")
 	fl.BoolVarP(&f.all, "all", "a", false, "also the systemd units of the host, and containers without a process")
+	fl.StringSliceVar(&f.under, "definition", nil, "list what is a container under these definitions: `NAME`")
+	f.definitions.register(fl)
+	complete(cmd, "definition", true, container.BuiltIn().Names())
 	return cmd
 }
 
@@ -50,11 +64,21 @@ by --container of other commands.`,
 type listed struct {
 	*container.Container
 	Processes int `json:"processes"`
+	// Identities are those of the first process, by definition.
+	Identities map[string]string `json:"identities,omitempty"`
 }
 
 func (f *containersFlags) run(e *env, cmd *cobra.Command, args []string) error {
 	if !slices.Contains([]string{"table", "wide", "json", "name"}, f.output) {
 		return usageError(cmd, fmt.Errorf("unknown output %q: not table, wide, json or name", f.output))
+	}
+	var err error
+	if f.defs, err = f.definitions.load(cmd); err != nil {
+		return err
+	}
+	by, err := f.identities(args)
+	if err != nil {
+		return usageError(cmd, err)
 	}
 	r, err := container.NewResolver(nil)
 	if err != nil {
@@ -64,16 +88,26 @@ func (f *containersFlags) run(e *env, cmd *cobra.Command, args []string) error {
 	if err := cmd.Context().Err(); err != nil {
 		return fmt.Errorf("find containers: %w", err)
 	}
+	if by != nil {
+		return f.runFound(e, cmd, r, by, warnings)
+	}
 	list, err := f.choose(r, args)
 	if len(list) > 0 {
+		if err := f.write(e.stdout, list); err != nil {
+			return err
+		}
+		warnings, err = f.summary(e, cmd, r, args, warnings, true)
 		warnContainers(e.stderr, warnings)
-		return f.write(e.stdout, list)
+		return err
 	}
 	listWarnings(e.stderr, warnings)
 	if err != nil {
 		return blindError(err, warnings)
 	}
 	if err := f.write(e.stdout, list); err != nil {
+		return err
+	}
+	if _, err := f.summary(e, cmd, r, args, nil, false); err != nil {
 		return err
 	}
 	if blind(warnings) {
@@ -127,7 +161,7 @@ func (f *containersFlags) choose(r *container.Resolver, args []string) ([]listed
 	for _, c := range found {
 		idle := processes[c] == 0 && c.CgroupID != 0
 		if f.all || len(args) > 0 || c.Kind == container.KindContainer && !idle {
-			list = append(list, listed{c, processes[c]})
+			list = append(list, listed{c, processes[c], f.identitiesOf(r.Table(), c)})
 		}
 	}
 	slices.SortStableFunc(list, func(a, b listed) int {
@@ -156,11 +190,7 @@ func (f *containersFlags) write(w io.Writer, list []listed) error {
 	if len(list) == 0 {
 		return nil
 	}
-	width := 0
-	if f.output == "table" && !f.noTrunc {
-		width = cmp.Or(terminalWidth(w), defaultWidth)
-	}
-	return writeColumns(w, f.columns(list), width)
+	return writeColumns(w, f.columns(list), f.width(w))
 }
 
 // id is what -q prints.

@@ -18,9 +18,9 @@ import (
 func podList() []listed {
 	return []listed{
 		{&container.Container{ID: strings.Repeat("ab", 32), Name: "app", Runtime: "containerd", Pod: "shop-6d4cf56db6-x2x9q", PodNamespace: "production",
-			Image: "registry.example.com/team/shop:v3", CgroupPath: "/kubepods.slice/kubepods-burstable.slice/cri-containerd-abab.scope"}, 12},
-		{&container.Container{ID: "evil", Name: "a\x1b[31m\nb", Runtime: "runc", CgroupPath: "/x"}, 1},
-		{&container.Container{Namespaces: container.Namespaces{container.PIDNS: 4026532001}}, 3},
+			Image: "registry.example.com/team/shop:v3", CgroupPath: "/kubepods.slice/kubepods-burstable.slice/cri-containerd-abab.scope"}, 12, nil},
+		{&container.Container{ID: "evil", Name: "a\x1b[31m\nb", Runtime: "runc", CgroupPath: "/x"}, 1, nil},
+		{&container.Container{Namespaces: container.Namespaces{container.PIDNS: 4026532001}}, 3, nil},
 	}
 }
 
@@ -34,16 +34,16 @@ func TestContainersTable(t *testing.T) {
 			"NAME     ID            RUNTIME     POD       NAMESPACE  IMAGE     PIDS  CGROUP\n" +
 			"app      abababababab  containerd  shop-6d…  producti…  …shop:v3    12  …b.scope\n" +
 			"a?[31m…  evil          runc        -         -          -            1  /x\n" +
-			"pid:[4…  -             -           -         -          -            3  -\n"},
+			"pid:40…  -             -           -         -          -            3  -\n"},
 		{"wide", containersFlags{output: "wide"}, "" +
-			"NAME              ID            RUNTIME     POD                    NAMESPACE   IMAGE                              PIDS  CGROUP\n" +
-			"app               abababababab  containerd  shop-6d4cf56db6-x2x9q  production  registry.example.com/team/shop:v3    12  /kubepods.slice/kubepods-burstable.slice/cri-containerd-abab.scope\n" +
-			"a?[31m?b          evil          runc        -                      -           -                                     1  /x\n" +
-			"pid:[4026532001]  -             -           -                      -           -                                     3  -\n"},
-		{"name", containersFlags{output: "name"}, "shop-6d4cf56db6-x2x9q/app\na?[31m?b\npid:[4026532001]\n"},
-		{"quiet", containersFlags{output: "table", quiet: true}, "abababababab\nevil\npid:[4026532001]\n"},
-		{"quiet, json", containersFlags{output: "json", quiet: true}, "[\n  \"" + strings.Repeat("ab", 32) + "\",\n  \"evil\",\n  \"pid:[4026532001]\"\n]\n"},
-		{"quiet in full", containersFlags{quiet: true, noTrunc: true}, strings.Repeat("ab", 32) + "\nevil\npid:[4026532001]\n"},
+			"NAME            ID            RUNTIME     POD                    NAMESPACE   IMAGE                              PIDS  CGROUP\n" +
+			"app             abababababab  containerd  shop-6d4cf56db6-x2x9q  production  registry.example.com/team/shop:v3    12  /kubepods.slice/kubepods-burstable.slice/cri-containerd-abab.scope\n" +
+			"a?[31m?b        evil          runc        -                      -           -                                     1  /x\n" +
+			"pid:4026532001  -             -           -                      -           -                                     3  -\n"},
+		{"name", containersFlags{output: "name"}, "shop-6d4cf56db6-x2x9q/app\na?[31m?b\npid:4026532001\n"},
+		{"quiet", containersFlags{output: "table", quiet: true}, "abababababab\nevil\npid:4026532001\n"},
+		{"quiet, json", containersFlags{output: "json", quiet: true}, "[\n  \"" + strings.Repeat("ab", 32) + "\",\n  \"evil\",\n  \"pid:4026532001\"\n]\n"},
+		{"quiet in full", containersFlags{quiet: true, noTrunc: true}, strings.Repeat("ab", 32) + "\nevil\npid:4026532001\n"},
 	} {
 		var b bytes.Buffer
 		if err := tt.f.write(&b, podList()); err != nil {

@@ -128,6 +128,7 @@ func (f *recordFlags) run(e *env, cmd *cobra.Command, args []string) error {
 		return say.failure(res, err, f.output)
 	}
 	say.result(res, f.output)
+	pruneStore(e.stderr, f.definitions.config, opts.Store)
 	return childStatus(res)
 }
 

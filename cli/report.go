@@ -33,6 +33,7 @@ type reportFlags struct {
 	callGraph              string
 	graph                  report.GraphSpec
 	noGraph                bool
+	inline, noInline       bool
 	title                  string
 	width                  int
 	opts                   report.Options
@@ -84,6 +85,8 @@ func (f *reportFlags) register(cmd *cobra.Command) {
 	fl.StringVarP(&f.callGraph, "call-graph", "g", "", "call graph below each line, a list of: graph, flat or none; caller or callee; a number of percent to cut it (default graph,0.5,caller if there are call chains, callee with --no-children)")
 	fl.Lookup("call-graph").NoOptDefVal = "graph"
 	fl.BoolVar(&f.noGraph, "no-call-graph", false, "no call graph, as -g none")
+	fl.BoolVar(&f.inline, "inline", false, "show calls that the compiler inlined, in call graphs and stacks (default for stacks recorded with --call-graph dwarf, and for pprof)")
+	fl.BoolVar(&f.noInline, "no-inline", false, "show no inlined calls")
 	fl.Float64Var(&f.opts.PercentLimit, "percent-limit", 0, "hide lines below this share, in percent")
 	fl.IntVar(&f.opts.MaxEntries, "max-entries", 0, "show at most this many lines per event (0 is all)")
 	fl.StringVar(&f.percentage, "percentage", "absolute", "with filters: percent of everything (absolute) or of what is shown (relative)")
@@ -146,7 +149,8 @@ func (f *reportFlags) run(e *env, cmd *cobra.Command) error {
 	relaxGC(o.NeedsStacks(format))
 	p, err := s.Collect(analysis.CollectOptions{
 		Fields: o.Fields(format), Definitions: o.Definitions(format), Symbols: o.NeedsSymbols(format), Stacks: o.NeedsStacks(format),
-		Addresses: format == report.FormatPprof,
+		Addresses: format == report.FormatPprof, Lines: o.NeedsLines(format),
+		Inline: f.inlines(format, r.Events()),
 	})
 	if err != nil {
 		return fmt.Errorf("%s: %w", f.input, err)
@@ -196,6 +200,9 @@ func (f *reportFlags) parse() (err error) {
 	o := &f.opts
 	if f.children && f.noChildren {
 		return errors.New("choose one of --children and --no-children")
+	}
+	if f.inline && f.noInline {
+		return errors.New("choose one of --inline and --no-inline")
 	}
 	if err := f.parseKeys(nil, true); err != nil {
 		return err
@@ -296,6 +303,25 @@ func joinGraph(args []string) []string {
 		out = append(out, args[i])
 	}
 	return out
+}
+
+// inlines says whether inlined calls are shown. As in perf, that is so for
+// stacks that were unwound from memory, unless it is asked for.
+func (f *reportFlags) inlines(format report.Format, evs *perf.Events) bool {
+	if f.inline || f.noInline {
+		return f.inline
+	}
+	return format == report.FormatPprof || hasDumps(evs)
+}
+
+// hasDumps says whether user stacks were recorded as memory.
+func hasDumps(evs *perf.Events) bool {
+	for _, ev := range evs.List() {
+		if ev.Attr.SampleType&perf.SampleStackUser != 0 {
+			return true
+		}
+	}
+	return false
 }
 
 func hasCallchains(evs *perf.Events) bool {

@@ -85,6 +85,8 @@ func (f *scriptFlags) register(cmd *cobra.Command) {
 		strings.Join(script.FieldNames(nil), ", ")+", or a definition")
 	fl.BoolVar(&o.Nanoseconds, "ns", false, "times in nanoseconds")
 	fl.BoolVarP(&o.HideCallGraph, "hide-call-graph", "G", false, "print only the address of a sample, not its call chain")
+	fl.BoolVar(&o.Inline, "inline", false, "print calls that the compiler inlined (default for stacks recorded with --call-graph dwarf)")
+	fl.BoolVar(&o.NoInline, "no-inline", false, "print no inlined calls")
 	fl.IntVar(&o.MaxStack, "max-stack", 0, "print at most this many frames (0 is all)")
 	fl.StringArrayVar(&f.container, "container", nil, "only these containers: `NAME`, begin of an id, pod, image or cgroup path (/...); * is any text; or DEFINITION:any, an identity")
 	fl.StringSliceVar(&x.Pod, "pod", nil, "only these pods")
@@ -163,6 +165,9 @@ func (f *scriptFlags) parse() (err error) {
 	o := &f.opts
 	if o.Columns, err = script.ParseFields(f.fields, nil, true); err != nil {
 		return err
+	}
+	if o.Inline && o.NoInline {
+		return errors.New("choose one of --inline and --no-inline")
 	}
 	if o.Filter.Container, err = splitContainers(f.container); err != nil {
 		return err

@@ -38,7 +38,7 @@ type peerCase struct {
 type difference uint8
 
 const (
-	// unwound: perf unwinds the stacks that were dumped.
+	// unwound: dumped stacks, which TestUnwindPeer compares by their frames.
 	unwound difference = 1 << iota
 	// pipeSymbols: in a pipe, perf prints symbols that were not asked for.
 	pipeSymbols

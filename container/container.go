@@ -4,7 +4,6 @@ package container
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"strings"
 	"time"
@@ -51,16 +50,23 @@ func (c *Container) ShortID() string {
 
 // Label is what to call the container in a report, cleaned for printing: its
 // name, with the pod's in front if it has one, else the short id, else the
-// cgroup path, else its pid namespace. Two containers may have the same label.
+// cgroup path, else the text of its identity. Two containers may have the same
+// label.
 func (c *Container) Label() string {
 	name := cmp.Or(c.Name, c.ShortID(), c.CgroupPath)
 	if name == "" {
-		name = fmt.Sprintf("pid:[%d]", c.Namespaces[PIDNS])
+		d := Default()
+		name = cmp.Or(d.Text(Identity{Cgroup: c.CgroupID, Namespaces: c.Namespaces.Only(d.Set())}), "-")
 	}
 	if c.Pod != "" {
 		name = c.Pod + "/" + name
 	}
 	return Printable(name)
+}
+
+// Task is where the container's first process is, as far as that is known.
+func (c *Container) Task() Task {
+	return Task{Cgroup: c.CgroupID, CgroupPath: c.CgroupPath, Namespaces: c.Namespaces}
 }
 
 // lowLevel reports whether a runtime only runs what another one manages.

@@ -47,8 +47,9 @@ func (x *Names) Name(id Identity) string {
 
 func (x *Names) update() {
 	for _, c := range x.table.list[x.seen:] {
-		id, ok := x.table.Identify(&x.def, &Task{Cgroup: c.CgroupID, CgroupPath: c.CgroupPath, Namespaces: c.Namespaces})
-		if !ok {
+		task := c.Task()
+		id, ok := x.table.Identify(&x.def, &task)
+		if !ok || c.Name == "" && c.ID == "" {
 			continue
 		}
 		n, ok := x.named[id]

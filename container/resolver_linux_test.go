@@ -167,7 +167,7 @@ func TestResolverNamespaces(t *testing.T) {
 	}
 	c := r.Table().ByNamespaces(task.Namespaces)
 	if c == nil || c.PID != pid || c.CgroupID != 0 || c.CgroupPath != "" || r.Processes()[c] != 1 ||
-		!strings.HasPrefix(c.Label(), "pid:[4") {
+		!strings.HasPrefix(c.Label(), "pid:4") {
 		t.Errorf("%+v", c)
 	}
 	if host := r.Table().ByCgroup(task.Cgroup); host == c {

@@ -2,15 +2,24 @@
 
 package binfile
 
-import "github.com/gantry-tools/gantry/analysis/symbol"
+import (
+	"fmt"
+	"io/fs"
+
+	"github.com/gantry-tools/gantry/analysis/symbol"
+)
 
 var (
 	_ symbol.LinkOpener = (*Root)(nil)
 	_ symbol.LinkOpener = (*Processes)(nil)
 )
 
-// OpenLink opens a file by its path below the directory.
-func (r *Root) OpenLink(_ symbol.Ref, path string) (symbol.File, int64, error) {
+// OpenLink opens a file by its path below the directory, for a binary of the
+// same mount namespace.
+func (r *Root) OpenLink(ref symbol.Ref, path string) (symbol.File, int64, error) {
+	if ref.MountNS != r.mountNS {
+		return nil, 0, fmt.Errorf("open %s of another mount namespace: %w", path, fs.ErrNotExist)
+	}
 	return open(r.root, symbol.Ref{Path: path})
 }
 

@@ -29,7 +29,8 @@ type FoldedOptions struct {
 //	web;nginx;main;handle;read;vfs_read_[k] 42
 //
 // outermost first, with the number of samples, sorted by name. Kernel
-// functions are marked _[k], which flame graph tools turn into a colour. A
+// functions are marked _[k] and inlined calls _[i], which flame graph tools turn
+// into colours. A
 // function without a name is shown as its object: [libc.so.6]. A semicolon in
 // a name becomes a colon. With samples of several events, the event is the
 // outermost level.
@@ -102,8 +103,11 @@ func (f *folder) nameFrames() {
 	for id := range raw {
 		fr := f.p.Frame(FrameID(id))
 		raw[id] = foldedText(FoldedName(&fr))
-		if fr.Kernel && !f.o.PlainKernel {
+		switch {
+		case fr.Kernel && !f.o.PlainKernel:
 			raw[id] += "_[k]"
+		case fr.Inlined:
+			raw[id] += "_[i]"
 		}
 	}
 	f.names = slices.Clone(raw)

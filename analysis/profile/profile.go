@@ -156,6 +156,9 @@ func (p *Profile) NumFrames() int { return p.frames.frames.len() }
 // Frame returns the frame id.
 func (p *Profile) Frame(id FrameID) Frame { return p.frames.get(id) }
 
+// Inlined tells whether frame id is an inlined call, as Frame does, for less.
+func (p *Profile) Inlined(id FrameID) bool { return p.frames.frames.at(uint32(id)).isInlined }
+
 // NumStacks is the number of stacks; ids are 0 .. NumStacks-1, and 0 is the
 // empty stack.
 func (p *Profile) NumStacks() int { return p.stacks.stacks.len() }

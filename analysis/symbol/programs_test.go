@@ -62,7 +62,10 @@ int main(int argc, char **argv) {
 // buildProgram compiles a program in "c" or "c++" and returns its path.
 func buildProgram(t *testing.T, lang, source string, flags ...string) string {
 	t.Helper()
-	tool := map[string]string{"c": "gcc", "c++": "g++"}[lang]
+	tool := map[string]string{"c": "gcc", "c++": "g++", "clang": "clang"}[lang]
+	if lang == "clang" {
+		lang = "c"
+	}
 	if _, err := exec.LookPath(tool); err != nil {
 		t.Skip("needs a compiler: ", err)
 	}
@@ -72,7 +75,9 @@ func buildProgram(t *testing.T, lang, source string, flags ...string) string {
 		t.Fatal(err)
 	}
 	args := append([]string{"-x", lang, "-o", out, src, "-Wl,--build-id"}, flags...)
-	if text, err := exec.Command(tool, args...).CombinedOutput(); err != nil {
+	cmd := exec.Command(tool, args...)
+	cmd.Dir = dir
+	if text, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%s %v: %v\n%s", tool, args, err, text)
 	}
 	return out

@@ -91,6 +91,7 @@ type Resolver struct {
 	mu      sync.Mutex
 	objects map[Ref]*result // by key
 	order   []*result       // failures are reported in the order of first use
+	lines   map[Ref]*Lines  // by key
 }
 
 type result struct {

@@ -3,9 +3,9 @@
 package unwind
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"sort"
 )
@@ -18,23 +18,21 @@ type OpenFunc func() (f File, size int64, err error)
 type Binary struct {
 	open   OpenFunc
 	arch   Arch
+	id     uint16 // in the slots of its Unwinder, 0 for none
+	left   uint64 // bytes of sections that it may read, or were left after it
+	slot   slot   // of the address that was asked for last, if it has no id
 	loaded bool
 	err    error // why there is no CFI
 
 	segs []segment // of the file that could be read
 	table
 
-	eh, debug section
+	eh, debug functions
 	hdr       hdrTable
-	ehIndex   *[]fdeRef // of .eh_frame without a table
-	dbgIndex  *[]fdeRef
-	fdes      map[uint64]uint32 // span of an FDE, by offset and kind of section
 	prog      program
 
 	plts    []pltRange
-	code    []byte // the executable segment, if rules had to be guessed
-	codeAt  uint64
-	hasCode bool
+	code    map[uint64][]byte // pages of it, where rules had to be guessed
 	guesses map[uint64]uint32
 }
 
@@ -44,6 +42,16 @@ type pltRange struct {
 	lazy       bool // .plt, whose stubs push
 }
 
+// functions are those of a section of CFI.
+type functions struct {
+	section
+	// index is made for a section that has no table.
+	index   []fdeRef
+	indexed bool
+	// met has, for each entry of the table or the index, its span plus one.
+	met []uint32
+}
+
 // fdeRef is where the FDE of an address range is.
 type fdeRef struct {
 	start, end uint64
@@ -51,9 +59,9 @@ type fdeRef struct {
 }
 
 // NewBinary makes the Binary of a file. open is called when the file is needed,
-// at most three times.
+// which may be often where rules have to be guessed from its code.
 func NewBinary(arch Arch, open OpenFunc) *Binary {
-	return &Binary{arch: arch, open: open}
+	return &Binary{arch: arch, open: open, left: maxSections}
 }
 
 // Err is why there is no CFI: the error of OpenFunc, ErrNotELF, ErrNoCFI, or
@@ -90,7 +98,8 @@ func (b *Binary) with(use func(*image) error) error {
 }
 
 func (b *Binary) loadFrom(im *image) error {
-	b.segs = im.segs
+	b.segs, im.left = im.segs, b.left
+	defer func() { b.left = im.left }()
 	for _, name := range []string{".plt", ".plt.sec", ".plt.got", ".iplt"} {
 		if s := im.section(name); s != nil && s.addr+s.size > s.addr {
 			b.plts = append(b.plts, pltRange{s.addr, s.addr + s.size, name == ".plt"})
@@ -133,77 +142,58 @@ func (b *Binary) loadEH(im *image) error {
 	return err
 }
 
-// address is what an offset in the file is as an address of the file.
-func (b *Binary) address(off uint64) (uint64, bool) {
-	b.load()
-	return addressIn(b.segs, off)
-}
-
-// Kinds of section in the keys of Binary.fdes.
-const debugKey = 1 << 63
-
 // ruleAt finds the rule for an address of the file by its CFI.
 func (b *Binary) ruleAt(addr uint64) (uint32, bool) {
-	b.load()
-	if off, ok := b.hdr.find(addr); ok {
-		if r, ok := b.ruleOf(&b.eh, off-b.eh.addr, addr); ok {
-			return r, true
+	if b.hdr.ok {
+		if b.eh.met == nil {
+			b.eh.met = make([]uint32, len(b.hdr.pairs)/8)
 		}
-	} else if !b.hdr.ok && len(b.eh.data) > 0 {
-		if b.ehIndex == nil {
-			b.ehIndex = b.index(&b.eh)
+		if n, off := b.hdr.find(addr); n >= 0 {
+			if r, ok := b.ruleOf(&b.eh, n, off-b.eh.addr, addr); ok {
+				return r, true
+			}
 		}
-		if r, ok := b.ruleIn(&b.eh, *b.ehIndex, addr); ok {
-			return r, true
-		}
+	} else if r, ok := b.ruleIn(&b.eh, addr); ok {
+		return r, true
 	}
-	if len(b.debug.data) == 0 {
-		return 0, false
-	}
-	if b.dbgIndex == nil {
-		b.dbgIndex = b.index(&b.debug)
-	}
-	return b.ruleIn(&b.debug, *b.dbgIndex, addr)
+	return b.ruleIn(&b.debug, addr)
 }
 
-func (b *Binary) ruleIn(s *section, index []fdeRef, addr uint64) (uint32, bool) {
-	i := sort.Search(len(index), func(i int) bool { return index[i].start > addr })
-	if i == 0 || addr >= index[i-1].end {
+// ruleIn finds the rule for an address in a section without a table.
+func (b *Binary) ruleIn(f *functions, addr uint64) (uint32, bool) {
+	if !f.indexed {
+		f.indexed = true
+		f.index = b.index(&f.section)
+		f.met = make([]uint32, len(f.index))
+	}
+	i := sort.Search(len(f.index), func(i int) bool { return f.index[i].start > addr })
+	if i == 0 || addr >= f.index[i-1].end {
 		return 0, false
 	}
-	return b.ruleOf(s, index[i-1].off, addr)
+	return b.ruleOf(f, i-1, f.index[i-1].off, addr)
 }
 
-// maxFDEs bounds the functions that are remembered.
-const maxFDEs = 1 << 22
-
-// ruleOf finds the rule for an address in the function whose FDE is at an
+// ruleOf finds the rule for an address in function n, whose FDE is at an
 // offset of the section.
-func (b *Binary) ruleOf(s *section, off, addr uint64) (uint32, bool) {
-	key := off
-	if s.debug {
-		key |= debugKey
-	}
-	n, ok := b.fdes[key]
-	if !ok {
-		f, ok, err := s.readFDE(off, &b.table, b.arch)
-		if err != nil || !ok || addr < f.start || addr >= f.end || len(b.fdes) >= maxFDEs {
-			return 0, false
+func (b *Binary) ruleOf(f *functions, n int, off, addr uint64) (uint32, bool) {
+	if f.met[n] == 0 {
+		b.prog.addr, b.prog.arch = f.addr, b.arch
+		var sp span
+		if e, ok, err := f.readFDE(off, &b.table, b.arch); err == nil && ok {
+			sp = e.expand(&b.table, &b.prog)
 		}
-		b.prog.addr, b.prog.arch = s.addr, b.arch
-		b.spans = append(b.spans, f.expand(&b.table, &b.prog))
-		n = uint32(len(b.spans) - 1)
-		if b.fdes == nil {
-			b.fdes = make(map[uint64]uint32)
-		}
-		b.fdes[key] = n
+		b.spans = append(b.spans, sp)
+		f.met[n] = uint32(len(b.spans))
 	}
-	return b.table.at(&b.spans[n], addr)
+	return b.table.at(&b.spans[f.met[n]-1], addr)
 }
+
+// maxFDEs bounds the functions that are listed.
+const maxFDEs = 1 << 22
 
 // index lists the functions of a section by address. Entries that cannot be
 // read are left out; so is what is behind one whose length makes no sense.
-func (b *Binary) index(s *section) *[]fdeRef {
+func (b *Binary) index(s *section) []fdeRef {
 	var list []fdeRef
 	for off := uint64(0); len(list) < maxFDEs; {
 		f, ok, err := s.readFDE(off, &b.table, b.arch)
@@ -215,17 +205,8 @@ func (b *Binary) index(s *section) *[]fdeRef {
 		}
 		off = f.next
 	}
-	slices.SortStableFunc(list, func(x, y fdeRef) int {
-		switch {
-		case x.start < y.start:
-			return -1
-		case x.start > y.start:
-			return 1
-		}
-		return 0
-	})
-	list = slices.CompactFunc(list, func(x, y fdeRef) bool { return x.start == y.start })
-	return &list
+	slices.SortStableFunc(list, func(x, y fdeRef) int { return cmp.Compare(x.start, y.start) })
+	return slices.CompactFunc(list, func(x, y fdeRef) bool { return x.start == y.start })
 }
 
 // hdrTable is the search table of .eh_frame_hdr.
@@ -262,9 +243,9 @@ func (h *hdrTable) read(b []byte, addr uint64) (frame uint64) {
 	return frame
 }
 
-// find gives the address of the FDE of the last function that begins at or
-// before addr.
-func (h *hdrTable) find(addr uint64) (uint64, bool) {
+// find gives the number of the last function that begins at or before addr, and
+// the address of its FDE; a negative number if there is none.
+func (h *hdrTable) find(addr uint64) (n int, fde uint64) {
 	lo, hi := 0, len(h.pairs)/8
 	for lo < hi {
 		mid := int(uint(lo+hi) >> 1)
@@ -275,9 +256,9 @@ func (h *hdrTable) find(addr uint64) (uint64, bool) {
 		}
 	}
 	if lo == 0 {
-		return 0, false
+		return none, 0
 	}
-	return h.value(8*(lo-1) + 4), true
+	return lo - 1, h.value(8*(lo-1) + 4)
 }
 
 func (h *hdrTable) value(at int) uint64 {
@@ -285,26 +266,55 @@ func (h *hdrTable) value(at int) uint64 {
 	return h.addr + uint64(int64(int32(uint32(p[0])|uint32(p[1])<<8|uint32(p[2])<<16|uint32(p[3])<<24)))
 }
 
+// codePage is how much code is read at once.
+const codePage = 1 << 15
+
 // codeBytes gives up to n bytes of code at an address, fewer or none at the
 // end of what can be read.
 func (b *Binary) codeBytes(addr uint64, n int) []byte {
-	if !b.hasCode {
-		b.hasCode = true
-		b.code, b.codeAt = nil, 0
-		_ = b.with(func(im *image) (err error) { // without it nothing can be guessed
-			for _, s := range im.segs {
-				if s.exec && s.size <= maxCode {
-					b.codeAt = s.addr
-					b.code, err = im.bytes(s.off, s.size)
-					return err
-				}
-			}
-			return io.EOF
-		})
+	page := addr / codePage
+	code, ok := b.code[page]
+	if !ok {
+		code = b.readCode(page * codePage)
+		if b.code == nil {
+			b.code = make(map[uint64][]byte)
+		}
+		b.code[page] = code
 	}
-	if addr-b.codeAt >= uint64(len(b.code)) {
+	off := addr % codePage
+	if off >= uint64(len(code)) {
 		return nil
 	}
-	code := b.code[addr-b.codeAt:]
-	return code[:min(n, len(code))]
+	return code[off:min(off+uint64(n), uint64(len(code)))]
+}
+
+// readCode reads a page of code and a little more, for what lies across its
+// end. Without it nothing can be guessed, which is no error.
+func (b *Binary) readCode(addr uint64) []byte {
+	if b.open == nil || len(b.code) >= maxCode/codePage {
+		return nil
+	}
+	for _, s := range b.segs {
+		const more = 16
+		if !s.exec || addr+codePage+more <= s.addr || addr >= s.addr+s.size {
+			continue
+		}
+		skip := uint64(0) // of the page, before the segment
+		if addr < s.addr {
+			skip = s.addr - addr
+		}
+		want := min(codePage+more-skip, s.addr+s.size-addr-skip)
+		f, size, err := b.open()
+		if err != nil {
+			return nil
+		}
+		defer f.Close()
+		im := image{r: f, size: uint64(max(size, 0))}
+		code, err := im.bytes(s.off+(addr+skip-s.addr), want)
+		if err != nil {
+			return nil
+		}
+		return append(make([]byte, skip, skip+want), code...)
+	}
+	return nil
 }

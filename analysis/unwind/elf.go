@@ -24,14 +24,17 @@ type File interface {
 var (
 	ErrNotELF = errors.New("not a 64-bit little-endian ELF file")
 	ErrNoCFI  = errors.New("no call frame information")
+
+	errTooLarge = errors.New("too much call frame information: it is not read")
 )
 
 // Limits of what is read of one file.
 const (
 	maxHeaders      = 1 << 16
 	maxNames        = 1 << 20
-	maxSection      = 1 << 28
-	maxCode         = 1 << 26
+	maxSection      = 1 << 27
+	maxSections     = 1 << 30 // of all files together
+	maxCode         = 1 << 24
 	maxCompressed   = 1 << 27
 	sizeOfSection64 = 64
 	sizeOfProg64    = 56
@@ -61,6 +64,7 @@ type image struct {
 	ehHdr    uint64 // address of .eh_frame_hdr by PT_GNU_EH_FRAME, 0 if none
 	ehSize   uint64
 	sections []sectionHeader
+	left     uint64 // bytes of sections that may be read
 }
 
 // readImage reads the headers of an ELF file.
@@ -195,17 +199,27 @@ func (im *image) section(name string) *sectionHeader {
 
 // content reads a section, unpacked.
 func (im *image) content(s *sectionHeader) ([]byte, error) {
-	if s.size > maxSection {
-		return nil, fmt.Errorf("section %s has %d bytes, at most %d are read", s.called, s.size, maxSection)
-	}
-	b, err := im.bytes(s.off, s.size)
+	b, err := im.limited(s.off, s.size)
 	if err == nil && s.flags&elf.SHF_COMPRESSED != 0 {
-		b, err = inflate(b)
+		if b, err = inflate(b); uint64(len(b)) > im.left {
+			b, err = nil, errTooLarge
+		}
+		im.left -= uint64(len(b))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("section %s: %w", s.called, err)
 	}
 	return b, nil
+}
+
+// limited reads a section, as long as it is not too much.
+func (im *image) limited(off, n uint64) ([]byte, error) {
+	if n > maxSection || n > im.left {
+		return nil, errTooLarge
+	}
+	b, err := im.bytes(off, n)
+	im.left -= uint64(len(b))
+	return b, err
 }
 
 // inflate unpacks a section that begins with an Elf64_Chdr. What it says of
@@ -273,7 +287,7 @@ func addressIn(segs []segment, off uint64) (uint64, bool) {
 func (im *image) mapped(addr, n uint64) ([]byte, error) {
 	for i := range im.segs {
 		if s := &im.segs[i]; addr-s.addr < s.size {
-			return im.bytes(s.off+(addr-s.addr), min(n, s.size-(addr-s.addr)))
+			return im.limited(s.off+(addr-s.addr), min(n, s.size-(addr-s.addr)))
 		}
 	}
 	return nil, fmt.Errorf("nothing at address %#x: %w", addr, io.ErrUnexpectedEOF)

@@ -99,6 +99,9 @@ type program struct {
 // run executes b to its end.
 func (p *program) run(b []byte) error {
 	p.cursor = cursor{b: b}
+	if p.t.work += len(b); p.t.work > maxWork {
+		return fmt.Errorf("more than %d bytes of instructions: %w", maxWork, errCFI)
+	}
 	for p.at < len(p.b) && !p.done {
 		start := p.at
 		if err := p.step(p.u8()); err != nil {

@@ -67,9 +67,10 @@ type span struct {
 // Limits of the table of one binary, whatever its CFI claims: the CFI of the
 // largest programs gives a tenth.
 const (
-	maxRows  = 1 << 25
-	maxRules = 1 << 20
+	maxRows  = 1 << 23
+	maxRules = 1 << 18
 	maxExpr  = 1 << 10 // bytes of one expression
+	maxWork  = 1 << 28 // bytes of instructions: overlapping entries are many times the file
 )
 
 // table is what the CFI of a binary was turned into so far.
@@ -83,6 +84,7 @@ type table struct {
 	interned     map[string]uint32 // by the bytes of key
 	internedExpr map[string]int32
 	key          []byte
+	work         int // bytes of instructions that were run
 }
 
 // at is the index of the rule at an address of a span.

@@ -2,6 +2,8 @@
 
 package unwind
 
+import "math"
+
 // Mapping is a range of addresses of a task, and the file that it shows.
 type Mapping struct {
 	Start, End uint64
@@ -102,13 +104,15 @@ type Stats struct {
 
 // Unwinder unwinds the stacks of one architecture. It allocates nothing but
 // for functions that it meets first. It is not safe for use by several
-// goroutines.
+// goroutines, and a Binary belongs to one Unwinder.
 type Unwinder struct {
 	Stats Stats
 
 	arch  Arch
 	role  *registers
 	cache []slot
+	ids   uint16 // given to binaries so far
+	left  uint64 // bytes of sections that may be read
 	jit   Binary // stands for code without a file
 
 	regs  [numRegs]uint64
@@ -120,14 +124,10 @@ type Unwinder struct {
 	// exact: the address is where the task was, not behind a call.
 	exact   bool
 	signals int
-}
-
-// slot remembers the rule of an address of a file; the lowest bit of key says
-// whether it was exact.
-type slot struct {
-	key  uint64
-	bin  *Binary
-	rule uint32
+	// full: all registers are followed. Otherwise, stale says that those
+	// other than stack pointer, frame pointer and address have values of
+	// frames before.
+	full, stale bool
 }
 
 // area is the mapping that was found last.
@@ -139,9 +139,10 @@ type area struct {
 
 // New makes an Unwinder for AMD64 or ARM64.
 func New(arch Arch) *Unwinder {
-	u := &Unwinder{arch: arch, role: arch.registers(), cache: make([]slot, 1<<cacheBits)}
-	u.jit = Binary{arch: arch, loaded: true, hasCode: true, err: ErrNoCFI}
-	u.jit.intern(framePointer(arch))
+	u := &Unwinder{arch: arch, role: arch.registers(), cache: make([]slot, 1<<cacheBits), left: maxSections}
+	u.jit = Binary{arch: arch, loaded: true, err: ErrNoCFI}
+	n, _ := u.jit.intern(framePointer(arch))
+	u.jit.slot.fill(&u.jit, u.role, 0, n)
 	return u
 }
 
@@ -159,53 +160,93 @@ func (u *Unwinder) Unwind(dst []uint64, s *Stack, space Space) ([]uint64, Result
 }
 
 func (u *Unwinder) unwind(dst []uint64, s *Stack, space Space) ([]uint64, Result) {
+	n := len(dst)
+	u.full = false
+	dst, res, ok := u.walk(dst, s, space)
+	if !ok {
+		u.full = true
+		dst, res, _ = u.walk(dst[:n], s, space)
+	}
+	return dst, res
+}
+
+// start takes the registers and the stack of a sample.
+func (u *Unwinder) start(s *Stack) bool {
 	u.known = u.role.load(&u.regs, s.Mask, s.Values)
 	if need := uint64(1)<<u.role.sp | 1<<u.role.pc; u.known&need != need {
-		return dst, Result{End: NoRegs}
+		return false
 	}
 	u.mem = stackMemory{base: u.regs[u.role.sp], data: s.Memory}
-	u.area, u.exact, u.signals = area{}, true, 0
+	u.area, u.exact, u.signals, u.stale = area{}, true, 0, false
+	return true
+}
 
-	res := Result{Exact: none}
+// walk follows the frames. It is not ok if that has to be done again with all
+// registers.
+func (u *Unwinder) walk(dst []uint64, s *Stack, space Space) (_ []uint64, res Result, ok bool) {
+	if !u.start(s) {
+		return dst, Result{End: NoRegs}, true
+	}
+	res.Exact = none
 	pc, first := u.regs[u.role.pc], len(dst)
 	for {
 		at := pc
 		if !u.exact {
 			at--
 		}
-		b, r, end := u.ruleAt(at, space)
-		if r == nil && len(dst) > first {
+		sl, end := u.slotAt(at, space)
+		if sl == nil && len(dst) > first {
 			return finish(dst, first, res, end)
 		}
-		if r != nil && r.flags&signalFrame != 0 {
+		if sl != nil && sl.flags&slotSignal != 0 {
 			at = pc
 		}
 		dst = append(dst, at)
-		if r == nil {
+		if sl == nil {
 			return finish(dst, first, res, end)
-		}
-		if r.flags&(guessed|signalFrame) == guessed && res.Exact < 0 {
-			res.Exact = len(dst) - first
 		}
 		if len(dst)-first == MaxFrames {
 			return finish(dst, first, res, TooDeep)
 		}
+		if next, ok := u.fast(sl); ok {
+			pc = next
+			continue
+		}
+		if sl.flags&slotFull != 0 && u.stale {
+			return dst, res, false
+		}
+		guess := sl.flags&slotGuessed != 0
+		if guess && res.Exact < 0 {
+			res.Exact = len(dst) - first
+		}
+		b := u.area.bin
 		var done bool
-		if pc, end, done = u.step(b, r); done {
+		if pc, end, done = u.step(b, &b.rules[sl.rule]); done {
 			return finish(dst, first, res, end)
 		}
-		if r.flags&guessed != 0 && !u.mapped(pc-1, space) {
+		if guess && !u.mapped(pc-1, space) {
 			return finish(dst, first, res, NoCFI)
 		}
 	}
 }
 
-func finish(dst []uint64, first int, res Result, end End) ([]uint64, Result) {
+// load reads the CFI of a binary that is met first.
+func (u *Unwinder) load(b *Binary) {
+	if u.ids < math.MaxUint16 {
+		u.ids++
+		b.id = u.ids
+	}
+	b.left = u.left
+	b.load()
+	u.left = b.left
+}
+
+func finish(dst []uint64, first int, res Result, end End) ([]uint64, Result, bool) {
 	res.End = end
 	if res.Exact < 0 {
 		res.Exact = len(dst) - first
 	}
-	return dst, res
+	return dst, res, true
 }
 
 // mapped finds the mapping of an address.
@@ -217,44 +258,17 @@ func (u *Unwinder) mapped(addr uint64, space Space) bool {
 	if !ok {
 		return false
 	}
-	u.area = area{start: m.Start, end: m.End, bin: m.Binary}
+	u.area = area{start: m.Start, end: m.End, bin: &u.jit}
 	if m.Binary == nil {
-		u.area.bin = &u.jit
 		return true
 	}
-	if in, ok := m.Binary.address(addr - m.Start + m.Offset); ok {
-		u.area.bias = addr - in
-	} else {
-		u.area.bin = &u.jit
+	if !m.Binary.loaded {
+		u.load(m.Binary)
+	}
+	if in, ok := addressIn(m.Binary.segs, addr-m.Start+m.Offset); ok {
+		u.area.bin, u.area.bias = m.Binary, addr-in
 	}
 	return true
-}
-
-// ruleAt finds the rule for an address of the task, nil if there is none.
-func (u *Unwinder) ruleAt(addr uint64, space Space) (*Binary, *rule, End) {
-	if !u.mapped(addr, space) {
-		return nil, nil, NoMapping
-	}
-	b := u.area.bin
-	if b == &u.jit {
-		return b, &b.rules[0], Complete
-	}
-	in := addr - u.area.bias
-	key := in << 1
-	if u.exact {
-		key |= 1
-	}
-	s := &u.cache[(key*0x9E3779B97F4A7C15)>>(64-cacheBits)]
-	if s.key != key || s.bin != b {
-		n, ok := b.ruleAt(in)
-		if !ok {
-			if n, ok = b.guess(in, u.exact); !ok {
-				return nil, nil, NoCFI
-			}
-		}
-		*s = slot{key, b, n}
-	}
-	return b, &b.rules[s.rule], Complete
 }
 
 // step goes to the caller, by a rule of b. It gives the address there; or why
@@ -262,6 +276,9 @@ func (u *Unwinder) ruleAt(addr uint64, space Space) (*Binary, *rule, End) {
 func (u *Unwinder) step(b *Binary, r *rule) (pc uint64, end End, done bool) {
 	if r.flags&outermost != 0 {
 		return 0, Complete, true
+	}
+	if r.flags&guessed != 0 && r.cfaReg == u.role.fp && u.regs[r.cfaReg] == 0 {
+		return 0, Complete, true // so the psABIs mark the outermost frame
 	}
 	if r.flags&needsOld != 0 {
 		u.old = u.regs

@@ -75,6 +75,9 @@ type jsonKeys struct {
 	DSO       *string `json:"dso,omitempty"`
 	Sym       *string `json:"sym,omitempty"`
 	Kernel    *bool   `json:"kernel,omitempty"`
+	Inlined   bool    `json:"inlined,omitempty"`
+	Srcline   *string `json:"srcline,omitempty"`
+	Srcfile   *string `json:"srcfile,omitempty"`
 }
 
 // jsonIdentities are the keys of a row with definitions among them, which come
@@ -102,6 +105,7 @@ type jsonNode struct {
 	Sym     string      `json:"sym"`
 	DSO     string      `json:"dso"`
 	Kernel  bool        `json:"kernel,omitempty"`
+	Inlined bool        `json:"inlined,omitempty"`
 	Samples uint64      `json:"samples"`
 	Value   uint64      `json:"value"`
 	Percent float64     `json:"percent"`
@@ -247,7 +251,7 @@ func jsonNodes(list []*node, keys *keyspace, e *eventTotal) []*jsonNode {
 	for _, n := range list {
 		k := keys.list[n.key]
 		out = append(out, &jsonNode{
-			Sym: k.symbol(), DSO: k.dso, Kernel: k.kernel,
+			Sym: k.plain(), DSO: k.dso, Kernel: k.kernel, Inlined: k.inlined,
 			Samples: n.count, Value: n.value, Percent: e.percent(n.value),
 			Calls: jsonNodes(n.kids, keys, e),
 		})
@@ -267,8 +271,12 @@ func (j *jsonWriter) keys(r *row) any {
 		case KeyDSO:
 			out.DSO = &f.dso
 		case KeySym:
-			symbol := f.symbol()
-			out.Sym, out.Kernel = &symbol, &f.kernel
+			symbol := f.plain()
+			out.Sym, out.Kernel, out.Inlined = &symbol, &f.kernel, f.inlined
+		case KeySrcline:
+			out.Srcline = &f.line
+		case KeySrcfile:
+			out.Srcfile = &f.src
 		default:
 			if out.label(k, g) {
 				continue

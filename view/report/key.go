@@ -30,11 +30,13 @@ const (
 	KeyCPU       Key = "cpu"
 	KeyDSO       Key = "dso"
 	KeySym       Key = "sym"
+	KeySrcline   Key = "srcline"
+	KeySrcfile   Key = "srcfile"
 	KeyEvent     Key = "event"
 )
 
 func allKeys() []Key {
-	return []Key{KeyContainer, KeyPod, KeyNamespace, KeyImage, KeyCgroup, KeyComm, KeyPID, KeyTID, KeyCPU, KeyDSO, KeySym, KeyEvent}
+	return []Key{KeyContainer, KeyPod, KeyNamespace, KeyImage, KeyCgroup, KeyComm, KeyPID, KeyTID, KeyCPU, KeyDSO, KeySym, KeySrcline, KeySrcfile, KeyEvent}
 }
 
 // keyInfo is what the head of a key's column says.
@@ -69,6 +71,10 @@ func (k Key) info() keyInfo {
 		return keyInfo{title: "Shared Object"}
 	case KeySym:
 		return keyInfo{title: "Symbol"}
+	case KeySrcline:
+		return keyInfo{title: "Source:Line"}
+	case KeySrcfile:
+		return keyInfo{title: "Source File"}
 	case KeyEvent:
 		return keyInfo{title: "Event"}
 	}
@@ -96,7 +102,7 @@ func (k Key) label(l *profile.Labels) string {
 		return decimal(l.TID)
 	case KeyCPU:
 		return decimal(l.CPU)
-	case KeyDSO, KeySym, KeyEvent:
+	case KeyDSO, KeySym, KeySrcline, KeySrcfile, KeyEvent:
 		return ""
 	}
 	id := l.Identities.Under(string(k))

@@ -82,7 +82,7 @@ func (l *layout) addKey(k Key) {
 	case KeySym:
 		c.spare = symbolSpare
 		fallthrough
-	case KeyDSO:
+	case KeyDSO, KeySrcline, KeySrcfile:
 		number, n = func(r *row) uint32 { return r.key }, len(t.keys.list)
 	case KeyEvent:
 		number, n = func(r *row) uint32 { return uint32(r.event) }, len(t.events)
@@ -106,6 +106,10 @@ func (t *table) cell(r *row, k Key) cell {
 		c.text = t.p.Events[r.event].Name
 	case KeyDSO:
 		c.text = cmp.Or(t.keys.list[r.key].dso, unknown)
+	case KeySrcline:
+		c.text = t.keys.list[r.key].line
+	case KeySrcfile:
+		c.text = t.keys.list[r.key].src
 	case KeySym:
 		f := &t.keys.list[r.key]
 		c.mark, c.text = f.level(), f.symbol()

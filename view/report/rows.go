@@ -243,6 +243,10 @@ func (t *table) compare(a, b *row) int {
 			c = cmp.Compare(t.keys.list[a.key].dso, t.keys.list[b.key].dso)
 		case KeySym:
 			c = t.keys.list[a.key].compare(t.keys.list[b.key])
+		case KeySrcline:
+			c = cmp.Compare(t.keys.list[a.key].line, t.keys.list[b.key].line)
+		case KeySrcfile:
+			c = cmp.Compare(t.keys.list[a.key].src, t.keys.list[b.key].src)
 		default:
 			c = compareLabel(k, &t.groups[a.group], &t.groups[b.group])
 		}

@@ -46,7 +46,7 @@ func Select(p *profile.Profile, f Format, o *Options) Selection {
 			continue
 		}
 		st := p.Stack(s.Stack)
-		if leafOnly && passes != nil && (len(st) == 0 || !passes[st[0]]) {
+		if leafOnly && passes != nil && (len(st) == 0 || !passes[st[function(p, st)]]) {
 			continue
 		}
 		sel.Samples += s.Count

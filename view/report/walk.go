@@ -42,8 +42,10 @@ func (t *table) walk(f func(*hit)) {
 	}
 }
 
-// stack visits the leaf first, which makes it the row's self weight, then the
-// callers: in a caller graph from the outermost, else from the innermost.
+// stack visits the function of the leaf first, which makes it the row's self
+// weight, then the callers and the calls inlined into the leaf's function: in a
+// caller graph from the outermost, else from the innermost. As perf has it, an
+// inlined call has no weight of its own.
 func (w *walker) stack(h *hit, st []profile.FrameID) {
 	if len(st) == 0 {
 		if w.t.passes == nil {
@@ -54,29 +56,36 @@ func (w *walker) stack(h *hit, st []profile.FrameID) {
 	}
 	t, top := w.t, uint32(len(st)-1)
 	down := t.o.CallGraph == CallGraphCaller
-	if t.pass(st[0]) {
+	leaf := uint32(0)
+	if t.keys.inlined {
+		leaf = uint32(function(t.p, st))
+	}
+	if t.pass(st[leaf]) {
 		h.leaf = true
 		if down {
 			h.pos = top
 		}
-		w.hit(h, t.keys.of[st[0]])
+		w.hit(h, t.keys.leaf(st, leaf))
 		h.leaf = false
 	}
 	if !t.o.Children {
 		return
 	}
-	for n := uint32(1); n <= top; n++ {
+	for n := range top + 1 {
 		h.pos = n
 		if down {
-			h.pos = top + 1 - n
+			h.pos = top - n
 		}
-		if f := st[h.pos]; t.pass(f) {
+		if f := st[h.pos]; t.pass(f) { // a sample counts once for a row
 			w.hit(h, t.keys.of[f])
 		}
 	}
 }
 
 func (w *walker) hit(h *hit, key uint32) {
+	for int(key) >= len(w.slots) { // keys of leaves come on the way
+		w.slots = append(w.slots, slot{})
+	}
 	at := &w.slots[key]
 	if at.group != w.group {
 		*at = slot{group: w.group, row: w.rows}

@@ -39,9 +39,11 @@ const (
 	PhysAddr
 	DataPageSize
 	CodePageSize
+	Srcline
 
-	// frame are the columns of a frame.
-	frame = IP | Sym | SymOff | DSO
+	// frame are the columns of a frame, address those that it has by default.
+	frame   = address | Srcline
+	address = IP | Sym | SymOff | DSO
 	// head are those of records that are not samples.
 	head = Comm | PID | TID | CPU | Misc | Time
 	// definition is the column of the first definition in Columns, those of
@@ -56,7 +58,7 @@ const (
 func fieldNames() []string {
 	return []string{"comm", "pid", "tid", "cpu", "misc", "time", "period", "event",
 		"container", "pod", "namespace", "image", "cgroup", "trace", "addr", "weight", "ip", "sym", "symoff", "dso", "phys_addr",
-		"data_page_size", "code_page_size"}
+		"data_page_size", "code_page_size", "srcline"}
 }
 
 // FieldNames lists the columns that ParseFields knows.
@@ -122,10 +124,10 @@ func defaults(a *perf.Attr) Field {
 	if classOf(a.Type) == tracepoint {
 		f |= Trace
 	} else {
-		f |= Period | frame
+		f |= Period | address
 	}
 	if chain {
-		f |= frame
+		f |= address
 	}
 	return f
 }
@@ -199,6 +201,8 @@ func (c *Columns) parse(list string, defs container.Definitions, open bool) erro
 		return fmt.Errorf("trace is a field of tracepoints only")
 	case chosen&SymOff != 0 && chosen&Sym == 0:
 		return fmt.Errorf("symoff needs sym")
+	case chosen&Srcline != 0 && chosen&IP == 0:
+		return fmt.Errorf("srcline needs ip")
 	}
 	for k := from; k < to; k++ {
 		if plus|minus != 0 {
@@ -289,7 +293,7 @@ func needs(f Field) perf.SampleType {
 // available takes from f the columns of which samples with these fields have
 // nothing to show.
 func available(f Field, st perf.SampleType) Field {
-	for b := Field(1); b <= CodePageSize; b <<= 1 {
+	for b := Field(1); b <= Srcline; b <<= 1 {
 		if n := needs(b); f&b != 0 && n != 0 && st&n == 0 {
 			f &^= b
 		}

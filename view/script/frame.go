@@ -3,9 +3,13 @@
 package script
 
 import (
+	"cmp"
+	"path"
+	"strconv"
 	"strings"
 
 	"github.com/gantry-tools/gantry/analysis"
+	"github.com/gantry-tools/gantry/analysis/symbol"
 	"github.com/gantry-tools/gantry/analysis/timeline"
 	"github.com/gantry-tools/gantry/perf"
 )
@@ -34,6 +38,7 @@ type frames struct {
 	p      *printer
 	slots  []frameSlot
 	styles []Field
+	calls  []symbol.Call // of one address
 }
 
 // frameSlot is the text of an address. context is the id of the mappings that
@@ -55,8 +60,19 @@ func (f *frames) init(p *printer) {
 	f.slots = make([]frameSlot, 1<<frameBits)
 }
 
-// leafStyle marks the style of an address that is not a line of its own.
-const leafStyle = 1 << 7
+const (
+	// leafStyle marks the style of an address that is not a line of its own.
+	leafStyle = 1 << 7
+	// inlineStyle marks the style of an address with the calls inlined there.
+	inlineStyle = 1 << 6
+)
+
+// spot is an address of a thread.
+type spot struct {
+	thread *timeline.Thread
+	ip     uint64
+	in     space
+}
 
 // style numbers a choice of columns.
 func (f *frames) style(fields Field) uint8 {
@@ -142,7 +158,7 @@ func (f *frames) append(dst []byte, th *timeline.Thread, ip uint64, in space, st
 	if in != nowhere {
 		loc = f.p.s.Locate(th, ip, in == kernelSpace)
 	}
-	dst = f.format(dst, &loc, ip, style)
+	dst = f.format(dst, &loc, &spot{th, ip, in}, style)
 	if in == userSpace && loc.Path == "" {
 		return dst // something may yet be mapped here
 	}
@@ -152,11 +168,44 @@ func (f *frames) append(dst []byte, th *timeline.Thread, ip uint64, in space, st
 }
 
 // format prints a frame as perf does: of user space, call chains show the
-// offset in the file.
-func (f *frames) format(dst []byte, loc *analysis.Location, ip uint64, style uint8) []byte {
-	fields := f.styles[style&^leafStyle]
-	leaf := style&leafStyle != 0
-	if leaf {
+// offset in the file. Calls that were inlined there have lines of their own.
+func (f *frames) format(dst []byte, loc *analysis.Location, at *spot, style uint8) []byte {
+	fields := f.styles[style&^(leafStyle|inlineStyle)]
+	var calls []symbol.Call
+	if in := style&inlineStyle != 0; in || fields&Srcline != 0 {
+		f.calls = f.p.s.Calls(f.calls[:0], at.thread, at.ip, at.in != userSpace)
+		if calls = f.calls; !in && len(calls) > 1 {
+			calls = calls[:1] // the line that the address belongs to
+		}
+	}
+	line := frameLine{loc: loc, ip: at.ip, fields: fields, leaf: style&leafStyle != 0}
+	for len(calls) > 1 {
+		line.name, line.call, line.inlined = calls[0].Name, &calls[0], true
+		dst = line.append(dst)
+		calls = calls[1:]
+	}
+	line.name, line.call, line.inlined = loc.Name, nil, false
+	if len(calls) > 0 {
+		line.call = &calls[0]
+		line.name = cmp.Or(loc.Name, calls[0].Name)
+	}
+	return line.append(dst)
+}
+
+// frameLine is a line of a call chain, or what stands at the end of the line of
+// a sample without one.
+type frameLine struct {
+	loc           *analysis.Location
+	ip            uint64
+	name          string
+	call          *symbol.Call // nil if no source line is known
+	fields        Field
+	leaf, inlined bool
+}
+
+func (l *frameLine) append(dst []byte) []byte {
+	loc, ip := l.loc, l.ip
+	if l.leaf {
 		dst = append(dst, ' ')
 	} else {
 		dst = append(dst, '\t')
@@ -165,26 +214,43 @@ func (f *frames) format(dst []byte, loc *analysis.Location, ip uint64, style uin
 		}
 	}
 	dst = appendHex(dst, ip, 16)
-	if fields&Sym != 0 {
+	if l.fields&Sym != 0 {
 		dst = append(dst, ' ')
-		if loc.Name == "" {
+		if l.name == "" {
 			dst = append(dst, "[unknown]"...)
 		} else {
-			dst = appendText(dst, loc.Name, 0)
-			if fields&SymOff != 0 {
+			dst = appendText(dst, l.name, 0)
+			if l.fields&SymOff != 0 {
 				dst = appendHex(append(dst, "+0x"...), loc.Offset, 0)
 			}
 		}
 	}
-	if fields&DSO != 0 {
+	if l.fields&DSO != 0 && !l.inlined {
 		dst = append(dst, " ("...)
 		dst = appendText(dst, objectName(loc), 0)
 		dst = append(dst, ')')
 	}
-	if !leaf {
+	if l.fields&Srcline != 0 {
+		dst = l.appendSource(append(dst, "\n  "...))
+	}
+	if l.inlined {
+		dst = append(dst, " (inlined)"...)
+	}
+	if !l.leaf {
 		dst = append(dst, '\n')
 	}
 	return dst
+}
+
+// appendSource prints the source line; where none is known, as perf does, the
+// object and the address in it.
+func (l *frameLine) appendSource(dst []byte) []byte {
+	if l.call == nil || l.call.File == "" {
+		dst = appendText(dst, objectName(l.loc), 0)
+		return append(appendHex(append(dst, '['), l.loc.Addr, 0), ']')
+	}
+	dst = append(appendText(dst, path.Base(l.call.File), 0), ':')
+	return strconv.AppendUint(dst, uint64(l.call.Line), 10)
 }
 
 // objectName is what perf script calls the object: by its path, or in

@@ -35,6 +35,10 @@ type Options struct {
 	Nanoseconds bool
 	// HideCallGraph: only the address of the sample, no call chain.
 	HideCallGraph bool
+	// Inline and NoInline say whether inlined calls are lines of call chains.
+	// With neither, that is so for stacks that were unwound from memory, as
+	// in perf.
+	Inline, NoInline bool
 	// MaxStack is how many frames of a call chain are printed; 0 is all.
 	MaxStack int
 	Show     Show
@@ -55,7 +59,7 @@ type Tally struct {
 // the given events.
 func (o *Options) Symbols(events *perf.Events) bool {
 	for _, ev := range events.List() {
-		if f, _ := o.Columns.of(&ev.Attr); f&(IP|Sym) == IP|Sym {
+		if f, _ := o.Columns.of(&ev.Attr); f&IP != 0 && f&(Sym|Srcline) != 0 {
 			return true
 		}
 	}

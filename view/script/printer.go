@@ -134,6 +134,9 @@ func (p *printer) addPlans(list []*perf.Event) {
 		pl := plan{fields: f}
 		pl.chain = f&IP != 0 && ev.Attr.SampleType&perf.SampleCallchain != 0 && !p.o.HideCallGraph
 		pl.style = p.frames.style(f & frame)
+		if dumped := ev.Attr.SampleType&perf.SampleStackUser != 0; pl.chain && !p.o.NoInline && (p.o.Inline || dumped) {
+			pl.style |= inlineStyle
+		}
 		pl.title = string(append(appendText(nil, ev.Name, p.width), ": "...))
 		if f&Trace != 0 {
 			pl.trace = p.newTracer(ev)

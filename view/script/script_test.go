@@ -196,7 +196,7 @@ func TestParseFields(t *testing.T) {
 	}
 	for list, want := range map[string]string{
 		"foo": `no field is called "foo"`, "comm,-cpu": "either all with", "x:comm": `fields of "x"`,
-		"sw:trace": "tracepoints only", "ip,symoff": "symoff needs sym", "": "no fields are left", "+nope": `no field is called "nope"`,
+		"sw:trace": "tracepoints only", "ip,symoff": "symoff needs sym", "srcline": "srcline needs ip", "": "no fields are left", "+nope": `no field is called "nope"`,
 	} {
 		if _, err := ParseFields([]string{list}, nil, false); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", list, err, want)

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dwarfline
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
+	"errors"
+	"testing"
+
+	"github.com/klauspost/compress/zlib"
+)
+
+// unit4 is a unit of version 4 with these DIEs behind its first one, which
+// covers the addresses from 0x1000 to 0x2000.
+func unit4(dies ...byte) []byte {
+	body := []byte{4, 0, 0, 0, 0, 0, 8, 1}
+	body = binary.LittleEndian.AppendUint64(body, 0x1000)
+	body = binary.LittleEndian.AppendUint64(body, 0x1000)
+	body = append(append(body, dies...), 0)
+	return append(binary.LittleEndian.AppendUint32(nil, uint32(len(body))), body...)
+}
+
+// abbrev4 has the unit (1), a function with low_pc, high_pc, abstract_origin and
+// no children (2), the same with children (3), and a name that refers on (4).
+func abbrev4() []byte {
+	return []byte{
+		1, 0x11, 1, atLowpc, formAddr, atHighpc, formData8, 0, 0,
+		2, tagSubprogram, 0, atLowpc, formAddr, atHighpc, formData8, atAbstractOrigin, formRef4, 0, 0,
+		3, tagInlinedSubroutine, 1, atLowpc, formAddr, atHighpc, formData8, atAbstractOrigin, formRef4, 0, 0,
+		4, tagSubprogram, 0, atSpecification, formRef4, 0, 0,
+		0,
+	}
+}
+
+func die(code byte, low, size uint64, origin uint32) []byte {
+	b := binary.LittleEndian.AppendUint64([]byte{code}, low)
+	return binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint64(b, size), origin)
+}
+
+// References that go round in a circle end.
+func TestCycle(t *testing.T) {
+	const self = 4 + 24 // the first DIE behind that of the unit
+	for name, dies := range map[string][]byte{
+		"itself":  die(2, 0x1100, 0x100, self-1),
+		"two":     append(die(2, 0x1100, 0x100, self+20), 4, self+20, 0, 0, 0),
+		"nowhere": die(2, 0x1100, 0x100, 0xffffff),
+		"header":  die(2, 0x1100, 0x100, 1),
+	} {
+		d := New(&Source{Info: unit4(dies...), Abbrev: abbrev4()}, nil)
+		if calls := d.Calls(nil, 0x1110); len(calls) != 1 || calls[0] != (Call{}) {
+			t.Errorf("%s: %v", name, calls)
+		}
+	}
+}
+
+// A tree that is too deep is left at a limit, and that is told.
+func TestDeep(t *testing.T) {
+	var dies []byte
+	for range maxDepth + 10 {
+		dies = append(dies, die(3, 0x1100, 0x100, 1)...)
+	}
+	d := New(&Source{Info: unit4(dies...), Abbrev: abbrev4()}, nil)
+	if calls := d.Calls(nil, 0x1110); len(calls) < maxDepth/2 || len(calls) > maxDepth {
+		t.Errorf("%d calls", len(calls))
+	}
+	if !errors.Is(d.Err(), ErrMalformed) {
+		t.Error(d.Err())
+	}
+}
+
+// Many functions that refer to one long list of ranges take no more than the
+// size of the file allows for.
+func TestSharedRanges(t *testing.T) {
+	abbrev := []byte{
+		1, 0x11, 1, atLowpc, formAddr, atHighpc, formData8, 0, 0,
+		2, tagSubprogram, 0, atRanges, formSecOffset, 0, 0, 0,
+	}
+	var ranges []byte
+	for i := range uint64(50_000) {
+		ranges = binary.LittleEndian.AppendUint64(ranges, 0x100+i%64)
+		ranges = binary.LittleEndian.AppendUint64(ranges, 0x200+i%64)
+	}
+	ranges = append(ranges, make([]byte, 16)...)
+	info := unit4(bytes.Repeat([]byte{2, 0, 0, 0, 0}, 50_000)...)
+	d := New(&Source{Info: info, Abbrev: abbrev, Ranges: ranges}, nil)
+	d.Calls(nil, 0x1110)
+	if !errors.Is(d.Err(), ErrTooMuch) {
+		t.Error(d.Err())
+	}
+	if n := len(d.main.units[0].tree.starts); n > 2*maxRanges {
+		t.Errorf("%d segments", n)
+	}
+}
+
+// Any part of a file is as good as its whole, or is told to be broken.
+func TestTruncated(t *testing.T) {
+	whole := source(t)
+	addrs := New(whole, nil)
+	addrs.index()
+	for n := 0; n < len(whole.Info); n += 7 {
+		part := *whole
+		part.Info, part.Line, part.Abbrev = whole.Info[:n], whole.Line[:min(n, len(whole.Line))], whole.Abbrev[:min(n, len(whole.Abbrev))]
+		d := New(&part, nil)
+		for _, r := range addrs.ranges {
+			if calls := d.Calls(nil, r.start); len(calls) > 0 && n < len(whole.Info)/2 {
+				t.Errorf("%d of %d bytes: %v", n, len(whole.Info), calls)
+			}
+		}
+		if n > 0 && d.Err() == nil {
+			t.Errorf("%d of %d bytes: no error", n, len(whole.Info))
+		}
+	}
+}
+
+func TestUnpackBombs(t *testing.T) {
+	var packed bytes.Buffer
+	w := zlib.NewWriter(&packed)
+	if _, err := w.Write(make([]byte, 1<<20)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	b := packed.Bytes()
+	if got, err := unpack(elf.COMPRESS_ZLIB, b, 1<<20); err != nil || len(got) != 1<<20 {
+		t.Errorf("%d bytes, %v", len(got), err)
+	}
+	for name, f := range map[string]func() ([]byte, error){
+		"claims too much for its size": func() ([]byte, error) { return unpack(elf.COMPRESS_ZLIB, b, 1<<29) },
+		"claims more than it has":      func() ([]byte, error) { return unpack(elf.COMPRESS_ZLIB, b, 1<<20+1) },
+		"no zstd":                      func() ([]byte, error) { return unpack(elf.COMPRESS_ZSTD, b, 1<<29) },
+		"not known":                    func() ([]byte, error) { return unpack(77, b, 1) },
+	} {
+		if got, err := f(); err == nil {
+			t.Errorf("%s: %d bytes", name, len(got))
+		}
+	}
+}
