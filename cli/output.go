@@ -14,8 +14,14 @@ import (
 
 // writeOutput gives write the file at path, "-" for stdout, buffered. What
 // fails before it has written anything leaves the file as it was, or none.
-func writeOutput(e *env, path string, write func(io.Writer) error) (err error) {
-	out := &outputFile{path: path, w: e.stdout}
+func writeOutput(e *env, path string, write func(io.Writer) error) error {
+	const all = 0o666 // less the umask
+	return writeFile(e, path, all, write)
+}
+
+// writeFile is writeOutput to a file that is made with these permissions.
+func writeFile(e *env, path string, perm os.FileMode, write func(io.Writer) error) (err error) {
+	out := &outputFile{path: path, perm: perm, w: e.stdout}
 	if path != "-" {
 		out.w = nil
 	}
@@ -32,6 +38,7 @@ func writeOutput(e *env, path string, write func(io.Writer) error) (err error) {
 // outputFile is opened by the first write.
 type outputFile struct {
 	path   string
+	perm   os.FileMode
 	w      io.Writer
 	f      *os.File
 	isNew  bool // there was no such file
@@ -53,7 +60,7 @@ func (o *outputFile) open() (err error) {
 	}
 	_, err = os.Lstat(o.path)
 	o.isNew = errors.Is(err, fs.ErrNotExist)
-	if o.f, err = os.Create(o.path); err != nil {
+	if o.f, err = os.OpenFile(o.path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, o.perm); err != nil {
 		return hint.Wrap(err, "choose a place you may write to with -o FILE")
 	}
 	o.w = o.f

@@ -63,7 +63,7 @@ func TestWriteOutputStdout(t *testing.T) {
 // A file that could be written in part only is removed.
 func TestOutputFileFailed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "out")
-	o := &outputFile{path: path}
+	o := &outputFile{path: path, perm: 0o600}
 	if _, err := o.Write([]byte("x")); err != nil {
 		t.Fatal(err)
 	}

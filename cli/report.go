@@ -124,15 +124,11 @@ func (f *reportFlags) run(e *env, cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	sources, err := f.symbols.sources(e)
+	r, sources, err := openInput(e, f.input, f.symbols)
 	if err != nil {
 		return err
 	}
 	defer sources.Close()
-	r, err := openRecording(f.input, e.stdin)
-	if err != nil {
-		return err
-	}
 	defer r.Close()
 	f.adapt(hasCallchains(r.Events()))
 	o := &f.opts

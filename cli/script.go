@@ -118,15 +118,11 @@ func (f *scriptFlags) run(e *env, cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	sources, err := f.symbols.sources(e)
+	r, sources, err := openInput(e, f.input, f.symbols)
 	if err != nil {
 		return err
 	}
 	defer sources.Close()
-	r, err := openRecording(f.input, e.stdin)
-	if err != nil {
-		return err
-	}
 	defer r.Close()
 	if f.raw {
 		return writeOutput(e, f.output, func(w io.Writer) error { return perftext.Write(w, r) })

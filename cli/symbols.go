@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/gantry-tools/gantry/analysis"
+	"github.com/gantry-tools/gantry/analysis/archive"
 	"github.com/gantry-tools/gantry/analysis/binfile"
 	"github.com/gantry-tools/gantry/analysis/symbol"
 	"github.com/gantry-tools/gantry/buildid"
@@ -27,6 +28,7 @@ type symbolFlags struct {
 	symfs      string
 	kallsyms   string
 	debuginfod string
+	keepText   bool // for an archive: keep the text of the kernel's symbols
 }
 
 func (f *symbolFlags) register(fl *pflag.FlagSet) {
@@ -52,24 +54,28 @@ type symbolSources struct {
 	named     *symbol.Kallsyms // those of the file that the user named
 	store     *buildid.Store
 	remote    *debuginfod.Client // nil: no server is asked
+	archive   *archive.Archive   // nil: the recording is none
 	root      *binfile.Root
 	closers   []io.Closer
 	openers   []symbol.Opener
 	procfs    string
 	kernelIDs string
+	// kallsyms is the text that readKallsyms took, if keepText is set.
+	keepText bool
+	kallsyms []byte
 }
 
 // sources opens what there is. A place that the user named must be there; of
 // others, what is missing is only missed when a binary is looked for.
 func (f symbolFlags) sources(e *env) (_ *symbolSources, err error) {
-	s := &symbolSources{procfs: "/proc/kallsyms", kernelIDs: "/sys/kernel/notes"}
+	s := &symbolSources{procfs: "/proc/kallsyms", kernelIDs: "/sys/kernel/notes", keepText: f.keepText}
 	defer func() {
 		if err != nil {
 			s.Close()
 		}
 	}()
 	if f.kallsyms != "" {
-		if s.named, err = readKallsymsFile(f.kallsyms); err == nil && s.named.Len() == 0 {
+		if s.named, err = s.readKallsymsFile(f.kallsyms); err == nil && s.named.Len() == 0 {
 			err = fmt.Errorf("%s: no symbols in it", f.kallsyms)
 		}
 		if err != nil {
@@ -142,9 +148,12 @@ func (s *symbolSources) readKallsyms(k analysis.Kernel) (*symbol.Kallsyms, error
 	if s.named != nil {
 		return s.named, nil
 	}
+	if s.archive != nil {
+		return s.archivedKallsyms()
+	}
 	if s.store != nil && !k.BuildID.IsZero() {
 		if f, err := s.store.Kallsyms(k.BuildID); err == nil {
-			t, err := symbol.ReadKallsyms(f)
+			t, err := s.parseKallsyms(f)
 			f.Close()
 			if err == nil && (k.Text == 0 || t.Text() == k.Text) {
 				return t, nil
@@ -154,7 +163,7 @@ func (s *symbolSources) readKallsyms(k analysis.Kernel) (*symbol.Kallsyms, error
 	if !k.BuildID.IsZero() && !s.runs(k.BuildID) {
 		return nil, hint.Wrap(errOtherKernel, "report on the recorded machine, or give its /proc/kallsyms with --kallsyms FILE")
 	}
-	t, err := readKallsymsFile(s.procfs)
+	t, err := s.readKallsymsFile(s.procfs)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, hint.Wrap(errOtherKernel, "give the recorded machine's /proc/kallsyms with --kallsyms FILE")
 	}
@@ -174,14 +183,27 @@ func (s *symbolSources) runs(id buildid.ID) bool {
 	return err == nil && running.Matches(id)
 }
 
-func readKallsymsFile(path string) (*symbol.Kallsyms, error) {
+func (s *symbolSources) readKallsymsFile(path string) (*symbol.Kallsyms, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("read kernel symbols: %w", err)
 	}
-	t, err := symbol.ReadKallsyms(bytes.NewReader(b))
+	t, err := s.parseKallsyms(bytes.NewReader(b))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return t, nil
+}
+
+// parseKallsyms reads the kernel's symbols, and keeps their text if it is wanted.
+func (s *symbolSources) parseKallsyms(r io.Reader) (*symbol.Kallsyms, error) {
+	if !s.keepText {
+		return symbol.ReadKallsyms(r)
+	}
+	var text bytes.Buffer
+	t, err := symbol.ReadKallsyms(io.TeeReader(r, &text))
+	if err == nil {
+		s.kallsyms = text.Bytes()
+	}
+	return t, err
 }

@@ -17,7 +17,10 @@ import (
 const textMagic = "perfdata "
 
 // isText says whether the file at path is a recording as text.
-func isText(path string) bool {
+func isText(path string) bool { return begins(path, textMagic) }
+
+// begins says whether the regular file at path begins with magic.
+func begins(path, magic string) bool {
 	f, err := os.Open(path)
 	if err != nil {
 		return false // the reader says why
@@ -27,9 +30,9 @@ func isText(path string) bool {
 	if err != nil || !st.Mode().IsRegular() {
 		return false
 	}
-	b := make([]byte, len(textMagic))
+	b := make([]byte, len(magic))
 	_, err = io.ReadFull(f, b)
-	return err == nil && string(b) == textMagic
+	return err == nil && string(b) == magic
 }
 
 // openText reads what gantry script --raw printed, as if it were the file it
