@@ -141,9 +141,10 @@ func (s *symbolReader) stripped() bool {
 	return sec == nil || sec.Size == 0
 }
 
-// addSeparate adds the symbols of a stripped file: those of its debug file, else
-// of its mini debug info. Without either it has its dynamic symbols.
-func (s *symbolReader) addSeparate(id buildid.ID, debug *debugSource) {
+// addSeparate adds the symbols of a stripped file, which r has: those of its
+// debug file, else of its mini debug info and of the Go runtime's table. Without
+// any it has its dynamic symbols.
+func (s *symbolReader) addSeparate(id buildid.ID, debug *debugSource, r io.ReaderAt) {
 	if debug != nil {
 		add := func(r io.ReaderAt, size int64) error { return s.addDebug(id, r, size) }
 		if debug.find(id, readDebugLink(s.file), add) == nil {
@@ -152,6 +153,7 @@ func (s *symbolReader) addSeparate(id buildid.ID, debug *debugSource) {
 	}
 	// What is broken is as good as missing.
 	_ = s.addMini()
+	_ = s.addGo(r)
 }
 
 // addDebug adds the .symtab of the debug file in r, if it belongs to the file

@@ -71,7 +71,7 @@ func readELF(r io.ReaderAt, size int64, debug *debugSource) (*Object, error) {
 		return nil, err
 	}
 	if s.stripped() {
-		s.addSeparate(o.BuildID, debug)
+		s.addSeparate(o.BuildID, debug, r)
 	}
 	// The bytes are not written to any more.
 	o.Table, _ = buildTable(unsafe.String(unsafe.SliceData(s.names), len(s.names)), s.entries, better, 0)

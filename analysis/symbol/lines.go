@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"github.com/gantry-tools/gantry/analysis/symbol/dwarfline"
+	"github.com/gantry-tools/gantry/analysis/symbol/pclntab"
 	"github.com/gantry-tools/gantry/buildid"
 )
 
@@ -32,6 +33,8 @@ type Lines struct {
 	err       error
 	dwarf     *dwarfline.Data
 	room      []dwarfline.Call
+	goTable   *pclntab.Table
+	goRoom    []pclntab.Call
 	demangled map[string]string
 }
 
@@ -78,13 +81,20 @@ func (l *Lines) Err() error {
 func (l *Lines) Calls(dst []Call, addr uint64) []Call {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.dwarf == nil {
+	if l.dwarf != nil {
+		l.room = l.dwarf.Calls(l.room[:0], addr)
+		for i := range l.room {
+			c := &l.room[i]
+			dst = append(dst, Call{Name: l.demangle(c.Name), File: c.File, Line: c.Line, Source: "dwarf"})
+		}
 		return dst
 	}
-	l.room = l.dwarf.Calls(l.room[:0], addr)
-	for i := range l.room {
-		c := &l.room[i]
-		dst = append(dst, Call{Name: l.demangle(c.Name), File: c.File, Line: c.Line, Source: "dwarf"})
+	if l.goTable != nil {
+		l.goRoom = l.goTable.Calls(l.goRoom[:0], addr)
+		for i := range l.goRoom {
+			c := &l.goRoom[i]
+			dst = append(dst, Call{Name: c.Name, File: c.File, Line: c.Line, Source: "pclntab"})
+		}
 	}
 	return dst
 }
@@ -136,7 +146,9 @@ func (l *Lines) load(r *Resolver, ref Ref) error {
 		return err
 	})
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		if l.goTable, err = pclntab.Read(bin, f, uint64(size)); errors.Is(err, pclntab.ErrNone) {
+			return nil
+		}
 	}
 	return err
 }

@@ -393,6 +393,34 @@ func buildRust(t *testing.T) string {
 	return out
 }
 
+// A stripped Go program has the functions and lines of the whole one.
+func TestStrippedGo(t *testing.T) {
+	whole, bare := buildGo(t), buildGo(t, "-ldflags=-s -w")
+	a, b := mustReadELF(t, whole), mustReadELF(t, bare)
+	lines := NewResolver(files{}).Lines(Ref{Path: bare})
+	const n = 2000
+	unnamed, inlined := 0, 0
+	for _, addr := range randomAddresses(t, whole, n) {
+		x, ok := a.Lookup(addr)
+		if !ok {
+			continue
+		}
+		y, ok := b.Lookup(addr)
+		if !ok || !strings.HasPrefix(a.Name(x), b.Name(y)[:min(4, len(b.Name(y)))]) {
+			unnamed++
+			continue
+		}
+		calls := lines.Calls(nil, addr)
+		if len(calls) == 0 || calls[0].Line == 0 || calls[0].File == "" || calls[0].Source != "pclntab" {
+			t.Fatalf("%#x in %s: %v", addr, a.Name(x), calls)
+		}
+		inlined += len(calls) - 1
+	}
+	if unnamed > n/100 || inlined < n/100 || lines.Err() != nil {
+		t.Errorf("%d of %d addresses have no name, %d inlined calls, %v", unnamed, n, inlined, lines.Err())
+	}
+}
+
 // sameCalls compares the calls of two forms of one program.
 func sameCalls(t *testing.T, path, other string) {
 	t.Helper()
