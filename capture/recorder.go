@@ -261,6 +261,10 @@ func (r *Recorder) record(ctx context.Context) error {
 		return err
 	}
 	r.started = time.Now()
+	calm := r.hurry()
+	if calm != nil {
+		defer calm()
+	}
 	if !r.set.onExec {
 		if err := r.set.enable(); err != nil {
 			return err
@@ -271,12 +275,27 @@ func (r *Recorder) record(ctx context.Context) error {
 			return err
 		}
 	}
-	if !r.set.onExec {
+	if !r.set.onExec && calm == nil {
 		// Where the thread is parked with its goroutine, each wake-up
 		// costs another thread's as well.
 		r.unlock()
 	}
 	return r.loop(ctx)
+}
+
+// hurry puts reading before everything else, where samples have so many bytes
+// that a ring is full before a busy machine lets the recorder run. It is nil
+// where that is not needed or not permitted.
+func (r *Recorder) hurry() (calm func() error) {
+	if !r.opts.dumpsStacks() {
+		return nil
+	}
+	calm, err := sys.Urgent()
+	if err != nil {
+		return nil
+	}
+	r.poll.Direct()
+	return calm
 }
 
 // end stops the events, empties the rings, and lets the command go.

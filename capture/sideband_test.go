@@ -102,3 +102,18 @@ func TestSidebandInPlace(t *testing.T) {
 		}
 	}
 }
+
+// The mapping of data, which dumped stacks come with, is left as it is: its
+// file is no program to identify or keep.
+func TestDataMappings(t *testing.T) {
+	rec := &perf.Mmap2{PID: 5, TID: 5, Addr: 0x1000, Len: 0x1000, Maj: 8, Ino: 3, Filename: "/var/db"}
+	rec.Misc = perf.MiscMmapData
+	raw := encode(t, rec)
+	want := bytes.Clone(raw)
+	// The kernel leaves the bit of another recording's record.
+	nativeOrder.PutUint16(raw[mmap2MiscAt:], uint16(perf.MiscMmapData|perf.MiscMmapBuildID))
+	w := sidebandWalker{event: sidebandEvent()} // and without the means to do either
+	if err := w.record(&ring{}, raw); err != nil || !bytes.Equal(raw, want) {
+		t.Errorf("%x, %v; want %x", raw, err, want)
+	}
+}

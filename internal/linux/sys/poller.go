@@ -39,6 +39,7 @@ type Poller struct {
 	events []unix.EpollEvent
 	found  []Ready
 	parked bool // in the current Wait
+	direct bool // see Direct
 	failed error
 	look   func(fd uintptr) bool // p.collect
 
@@ -206,7 +207,9 @@ func (p *Poller) Wait(timeout time.Duration, dst []Ready) ([]Ready, error) {
 	if err := p.setTimer(timeout); err != nil {
 		return p.found, err
 	}
-	if err := p.conn.Read(p.look); err != nil {
+	if p.direct {
+		p.waitHere()
+	} else if err := p.conn.Read(p.look); err != nil {
 		return p.found, os.ErrClosed // there is no other reason
 	}
 	if p.failed == nil && len(p.found) == 0 && timeout >= 0 && !time.Now().Before(deadline) {
@@ -238,6 +241,35 @@ func (p *Poller) collect(fd uintptr) bool {
 		p.failed = err
 		return true
 	}
+	p.report(n)
+	wait := n == 0 && !p.parked
+	p.parked = true
+	return !wait
+}
+
+// Direct makes Wait block in the thread that calls it, which is then woken by
+// the kernel and nobody else: for a thread that has to be quick, at the price
+// that the type tells of. It must not be called during a Wait.
+func (p *Poller) Direct() { p.direct = true }
+
+// waitHere is collect that waits itself. Close must not be called meanwhile.
+func (p *Poller) waitHere() {
+	n, err := pollNow(uintptr(p.epoll), p.events)
+	for n == 0 && err == nil && !p.parked {
+		n, err = unix.EpollWait(p.epoll, p.events, -1)
+		if errors.Is(err, unix.EINTR) {
+			n, err = 0, nil
+		}
+	}
+	if err != nil {
+		p.failed = fmt.Errorf("wait for descriptors: %w", err)
+		return
+	}
+	p.report(n)
+}
+
+// report takes what the first n events say.
+func (p *Poller) report(n int) {
 	deeper := false
 	for _, ev := range p.events[:n] {
 		switch ev.Fd {
@@ -257,9 +289,6 @@ func (p *Poller) collect(fd uintptr) bool {
 			}
 		}
 	}
-	wait := n == 0 && !p.parked
-	p.parked = true
-	return !wait
 }
 
 func (p *Poller) take(ev unix.EpollEvent) {

@@ -48,9 +48,23 @@ func pipe(t *testing.T) (r, w *FD) {
 	return r, w
 }
 
-func TestPollerReportsWhatIsReady(t *testing.T) {
-	testutil.CheckLeaks(t)
-	p := newPoller(t)
+// eachPoller runs a test with both ways to wait.
+func eachPoller(t *testing.T, test func(t *testing.T, p *Poller)) {
+	for name, direct := range map[string]bool{"parked": false, "direct": true} {
+		t.Run(name, func(t *testing.T) {
+			testutil.CheckLeaks(t)
+			p := newPoller(t)
+			if direct {
+				p.Direct()
+			}
+			test(t, p)
+		})
+	}
+}
+
+func TestPollerReportsWhatIsReady(t *testing.T) { eachPoller(t, testPollerReportsWhatIsReady) }
+
+func testPollerReportsWhatIsReady(t *testing.T, p *Poller) {
 	r1, w1 := pipe(t)
 	r2, w2 := pipe(t)
 	for id, fd := range []*FD{r1, r2} {
@@ -78,8 +92,9 @@ func TestPollerReportsWhatIsReady(t *testing.T) {
 	}
 }
 
-func TestPollerWake(t *testing.T) {
-	p := newPoller(t)
+func TestPollerWake(t *testing.T) { eachPoller(t, testPollerWake) }
+
+func testPollerWake(t *testing.T, p *Poller) {
 	if err := p.Wake(); err != nil {
 		t.Fatal(err)
 	}
@@ -126,8 +141,9 @@ func TestPollerCloseInterruptsWait(t *testing.T) {
 
 func second(_ []Ready, err error) error { return err }
 
-func TestPollerDeadline(t *testing.T) {
-	p := newPoller(t)
+func TestPollerDeadline(t *testing.T) { eachPoller(t, testPollerDeadline) }
+
+func testPollerDeadline(t *testing.T, p *Poller) {
 	start := time.Now()
 	if _, err := p.Wait(20*time.Millisecond, nil); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("got %v, want deadline exceeded", err)
@@ -138,9 +154,9 @@ func TestPollerDeadline(t *testing.T) {
 }
 
 // What happens to a muted descriptor neither wakes nor is forgotten.
-func TestPollerMute(t *testing.T) {
-	testutil.CheckLeaks(t)
-	p := newPoller(t)
+func TestPollerMute(t *testing.T) { eachPoller(t, testPollerMute) }
+
+func testPollerMute(t *testing.T, p *Poller) {
 	r, w := pipe(t)
 	if err := p.AddMutable(r, 7); err != nil {
 		t.Fatal(err)

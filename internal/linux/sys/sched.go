@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package sys
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// Urgent makes the calling thread, to which its goroutine is locked, run as
+// soon as it is woken: with the lowest real-time priority (SCHED_FIFO), above
+// everything that has none. Threads and processes that it starts are ordinary.
+// The function that it returns, called in the same thread, undoes it. It needs
+// CAP_SYS_NICE or a limit RLIMIT_RTPRIO.
+func Urgent() (undo func() error, err error) {
+	old, err := unix.SchedGetAttr(0, 0)
+	if err != nil {
+		return nil, fmt.Errorf("sched_getattr: %w", err)
+	}
+	a := unix.SchedAttr{Policy: unix.SCHED_FIFO, Priority: 1, Flags: unix.SCHED_FLAG_RESET_ON_FORK}
+	if err := unix.SchedSetAttr(0, &a, 0); err != nil {
+		return nil, fmt.Errorf("sched_setattr SCHED_FIFO: %w", err)
+	}
+	return func() error {
+		if err := unix.SchedSetAttr(0, old, 0); err != nil {
+			return fmt.Errorf("sched_setattr: %w", err)
+		}
+		return nil
+	}, nil
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package sys
+
+import (
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gantry-tools/gantry/internal/testutil"
+)
+
+// policy is the scheduling policy of a thread, 0 for the calling one.
+func policy(t *testing.T, tid int) uint32 {
+	t.Helper()
+	a, err := unix.SchedGetAttr(tid, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a.Policy
+}
+
+// TestUrgent: the thread is urgent until that is undone, what it starts is not.
+func TestUrgent(t *testing.T) {
+	testutil.Require(t, testutil.Root, testutil.Tool("sh"))
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	undo, err := Urgent()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p := policy(t, 0); p != unix.SCHED_FIFO {
+		t.Errorf("policy %d", p)
+	}
+	// The 41st field of /proc/PID/stat is the policy.
+	out, err := exec.Command("sh", "-c", "read -r stat </proc/$$/stat; echo $stat").Output()
+	if err != nil {
+		t.Error(err)
+	}
+	if f := strings.Fields(string(out)); len(f) < 41 || f[40] != strconv.Itoa(unix.SCHED_NORMAL) {
+		t.Errorf("a child has %q", out)
+	}
+	if err := undo(); err != nil {
+		t.Error(err)
+	}
+	if p := policy(t, 0); p != unix.SCHED_NORMAL {
+		t.Errorf("policy %d afterwards in process %d", p, os.Getpid())
+	}
+}
