@@ -6,6 +6,7 @@ package capture
 
 import (
 	"bytes"
+	"time"
 
 	"github.com/gantry-tools/gantry/capture/snapshot"
 	"github.com/gantry-tools/gantry/internal/linux/procfs"
@@ -16,8 +17,8 @@ import (
 // are written: the id takes the place of device and inode.
 // snapshot.IDReader says why the kernel is not asked to.
 //
-// A file that was looked at is known from then on. Once a round it is looked
-// up again, to see whether it was written to.
+// A file that was looked at is known from then on. After recheck rounds it is
+// looked up again, to see whether it was written to.
 type identifier struct {
 	fs      procfs.FS
 	reader  *snapshot.IDReader
@@ -40,6 +41,8 @@ type knownFile struct {
 const (
 	// maxKnown bounds the files that are remembered, and the paths.
 	maxKnown = 1 << 16
+	// recheck is a second.
+	recheck = uint64(time.Second / tick)
 	// maxNeighbours bounds the processes of a mount namespace that are
 	// tried for a file whose own process has ended.
 	maxNeighbours = 8
@@ -122,7 +125,10 @@ func (x *identifier) identify(m *mapping, mnt uint64, mounts map[int32]uint64) *
 	}
 	key := snapshot.FileKey{Major: m.maj, Minor: m.min, Inode: m.inode, Gen: m.inodeGen, Mnt: mnt, Path: x.intern(m.path)}
 	if f := x.known[key]; f != nil {
-		if f.round == x.round || !x.changed(f, m, mnt) {
+		if x.round-f.round < recheck {
+			return f
+		}
+		if !x.changed(f, m, mnt) {
 			f.round = x.round
 			return f
 		}
@@ -140,7 +146,7 @@ func (x *identifier) ask(key snapshot.FileKey, m *mapping, mnt uint64, mounts ma
 	}
 	x.asked++
 	// First the state: what changes after it will be seen.
-	state := x.reader.State(x.view(proc, mnt), rec)
+	state := x.state(rec, mnt)
 	id, ok := x.reader.Mapped(proc, rec)
 	if !ok {
 		id, ok = x.neighbour(rec, mnt, mounts)
@@ -164,16 +170,16 @@ func (x *identifier) changed(f *knownFile, m *mapping, mnt uint64) bool {
 	if f.state == (snapshot.FileState{}) {
 		return false
 	}
-	now := x.reader.State(x.view(x.fs.Proc(int(m.pid)), mnt), m.record(f.key.Path))
+	now := x.state(m.record(f.key.Path), mnt)
 	return now != f.state && now != (snapshot.FileState{})
 }
 
-// view is a process that sees the files of proc and has not ended.
-func (x *identifier) view(proc procfs.Proc, mnt uint64) procfs.Proc {
-	if mnt == x.hostMnt {
-		return x.fs.Self()
+// state looks the file up at its path, as its process sees it.
+func (x *identifier) state(m *perf.Mmap2, mnt uint64) snapshot.FileState {
+	if mnt != 0 && mnt == x.hostMnt {
+		return x.reader.OwnState(m)
 	}
-	return proc
+	return x.reader.State(x.fs.Proc(int(m.PID)), m)
 }
 
 // neighbour looks the file up by its path, below the root of another process

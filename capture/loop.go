@@ -113,6 +113,9 @@ func (r *Recorder) crowded() bool {
 // pass reads every ring once and writes what is there: a round. No record that
 // is written later is older than what the round before this one wrote.
 func (r *Recorder) pass() error {
+	if err := r.drain(); err != nil {
+		return err
+	}
 	parts := make([][]byte, 0, 2*len(r.rings))
 	size := 0
 	for _, ring := range r.rings {
@@ -134,12 +137,9 @@ func (r *Recorder) pass() error {
 	if size == 0 {
 		return nil
 	}
-	err := r.out.Write(parts...)
+	err := r.out.WriteRound(parts...)
 	for _, ring := range r.rings {
 		ring.written()
-	}
-	if err == nil {
-		err = r.out.FinishRound()
 	}
 	if err == nil {
 		r.result.Written = r.samples()
@@ -161,21 +161,36 @@ func (r *Recorder) samples() (n uint64) {
 // of the ring, sideband out of memory.
 func (r *Recorder) take(ring *ring) (a, b []byte, err error) {
 	if ring.sideband {
-		err = r.drain(ring)
-		return ring.pending, nil, err
+		return ring.pending, nil, nil
 	}
 	a, b = ring.Peek()
 	return a, b, r.scan.scan(a, b, &ring.tally)
 }
 
-// drain moves what a ring of sideband holds into memory, where the records
-// can be completed. The pages of a ring cannot be written to.
-func (r *Recorder) drain(ring *ring) error {
-	a, b := ring.Peek()
-	n := len(ring.pending)
-	ring.pending = append(append(ring.pending, a...), b...)
-	ring.Consume(len(a) + len(b))
-	return r.side.walk(ring, ring.pending[n:])
+// drain moves what the rings of sideband hold into memory, where the records
+// can be completed: the pages of a ring cannot be written to. Who is in which
+// mount namespace is learned from all rings before any mapping is looked at: a
+// task is forked on one CPU and maps files on another.
+func (r *Recorder) drain() error {
+	for _, ring := range r.rings {
+		ring.fresh = len(ring.pending)
+		if !ring.sideband {
+			continue
+		}
+		a, b := ring.Peek()
+		ring.pending = append(append(ring.pending, a...), b...)
+		ring.Consume(len(a) + len(b))
+	}
+	for _, walk := range []func(*ring, []byte) error{r.side.namespacesOf, r.side.walk} {
+		for _, ring := range r.rings {
+			if fresh := ring.pending[ring.fresh:]; len(fresh) > 0 {
+				if err := walk(ring, fresh); err != nil {
+					return fmt.Errorf("cpu %d: %w", ring.cpu, err)
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // lookAtSideband looks at sideband before it is written, which may be some
@@ -184,18 +199,20 @@ func (r *Recorder) lookAtSideband() error {
 	if !r.pace.due(time.Now()) {
 		return nil
 	}
-	fill := 0.0
-	asked := r.side.ids.asked
+	var f finding
 	for _, ring := range r.rings {
-		if !ring.sideband || ring.Unread() == 0 {
-			continue
-		}
-		fill = max(fill, float64(ring.Unread())/float64(ring.Size()))
-		if err := r.drain(ring); err != nil {
-			return fmt.Errorf("cpu %d: %w", ring.cpu, err)
+		if ring.sideband {
+			f.fill = max(f.fill, float64(ring.Unread())/float64(ring.Size()))
 		}
 	}
-	r.pace.looked(time.Now(), fill, r.side.ids.asked != asked)
+	asked, found := r.side.ids.asked, r.side.found
+	if f.fill > 0 {
+		if err := r.drain(); err != nil {
+			return err
+		}
+	}
+	f.file, f.space = r.side.ids.asked != asked, r.side.found != found
+	r.pace.looked(time.Now(), f)
 	return r.poll.Mute(r.pace.every != 0)
 }
 

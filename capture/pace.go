@@ -14,8 +14,15 @@ const (
 	// process must live as long, or its file, for the build-id of a file
 	// that was not seen before.
 	firstPace = 4 * time.Millisecond
+	// nextPace is the time after a look that the kernel woke the recorder
+	// for and that found known files only.
+	nextPace = 16 * time.Millisecond
 	// lastPace is the longest: when all files that are mapped are known.
-	lastPace = 32 * time.Millisecond
+	lastPace = 50 * time.Millisecond
+	// alert is how long looks are frequent after a mount namespace appeared:
+	// a container is being made, whose files are known by no other path and
+	// may be gone with its first process.
+	alert = 500 * time.Millisecond
 	// calm is how long nothing happens before the kernel is to wake the
 	// recorder again.
 	calm = 100 * time.Millisecond
@@ -24,13 +31,14 @@ const (
 )
 
 // pace says when to look at sideband. The first record after a calm wakes the
-// recorder at once. Then it looks by the clock: at first often, and as long as
-// all it finds are processes that map known files less and less so, because
-// only a file that is not known has to be found before its process ends.
+// recorder at once. Then it looks by the clock: often where there are new
+// files, which have to be found before their processes end, and else less and
+// less so.
 type pace struct {
 	longest time.Duration
 	every   time.Duration // 0: the kernel wakes
 	last    time.Time     // the last look
+	alarm   time.Time     // the last new mount namespace
 	empty   time.Duration // for how long looks have found nothing
 }
 
@@ -52,18 +60,29 @@ func (p *pace) left(now time.Time) time.Duration {
 // due: it is time to look.
 func (p *pace) due(now time.Time) bool { return p.every == 0 || p.left(now) <= 0 }
 
-// looked chooses the time of the next look. fill is the share of the fullest
-// ring that was filled; news: there were files that were not known.
-func (p *pace) looked(now time.Time, fill float64, news bool) {
+// finding is what a look has found.
+type finding struct {
+	fill  float64 // the share of the fullest ring that was filled
+	file  bool    // files that were not known
+	space bool    // mount namespaces that were not known
+}
+
+// looked chooses the time of the next look.
+func (p *pace) looked(now time.Time, f finding) {
 	p.last = now
+	if f.space {
+		p.alarm = now
+	}
 	switch {
-	case fill == 0 && p.every == 0:
-	case fill == 0:
-		if p.empty += p.every; p.empty >= calm {
-			p.every, p.empty = 0, 0
-		}
-	case p.every == 0 || news || fill > highFill:
+	case f.fill == 0 && p.every == 0:
+	case f.fill == 0 && p.empty+p.every >= calm:
+		p.every, p.empty = 0, 0
+	case f.fill == 0:
+		p.empty += p.every
+	case f.file || f.fill > highFill || now.Sub(p.alarm) < alert:
 		p.every, p.empty = firstPace, 0
+	case p.every == 0:
+		p.every, p.empty = min(nextPace, p.longest), 0
 	default:
 		p.every, p.empty = min(2*p.every, p.longest), 0
 	}

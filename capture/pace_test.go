@@ -14,41 +14,48 @@ import (
 func TestPace(t *testing.T) {
 	p := newPace(sidebandRing)
 	now := time.Unix(1000, 0)
-	look := func(fill float64, news bool) time.Duration {
+	known := finding{fill: 0.01}
+	look := func(f finding) time.Duration {
 		t.Helper()
 		if !p.due(now) {
 			t.Fatalf("no look is due at %v, every %v", now, p.every)
 		}
-		p.looked(now, fill, news)
+		p.looked(now, f)
 		if p.every != 0 && p.due(now) {
 			t.Fatal("a look is due right after one")
 		}
 		now = now.Add(p.every)
 		return p.every
 	}
-	if d := look(0, false); d != 0 {
+	if d := look(finding{}); d != 0 {
 		t.Errorf("woken for nothing: next look in %v, want when the kernel wakes", d)
 	}
-	if d := look(0.01, false); d != firstPace {
+	if d := look(known); d != nextPace {
 		t.Errorf("first record: next look in %v", d)
 	}
 	for range 10 {
-		look(0.01, false)
+		look(known)
 	}
 	if p.every != lastPace {
 		t.Errorf("known files only: every %v, want %v", p.every, lastPace)
 	}
-	if d := look(0.01, true); d != firstPace {
+	if d := look(finding{fill: 0.01, file: true}); d != firstPace {
 		t.Errorf("a new file: next look in %v", d)
 	}
-	look(0.01, false)
-	if d := look(2*highFill, false); d != firstPace {
+	look(known)
+	if d := look(finding{fill: 2 * highFill}); d != firstPace {
 		t.Errorf("a filling ring: next look in %v", d)
+	}
+	look(finding{fill: 0.01, space: true})
+	for until := now.Add(alert - firstPace); now.Before(until); {
+		if d := look(known); d != firstPace {
+			t.Fatalf("a container is being made: next look in %v", d)
+		}
 	}
 	var quiet time.Duration
 	for p.every != 0 {
 		quiet += p.every
-		if look(0, false); quiet > time.Minute {
+		if look(finding{}); quiet > time.Minute {
 			t.Fatal("it never becomes quiet")
 		}
 	}

@@ -323,7 +323,7 @@ func (r *Recorder) begin(out Output) error {
 	r.names = newNames(r.opts.Resolver, r.opts.Definitions)
 	r.binaries = newKeeper(&r.opts, r.fs)
 	r.binaries.blind = !r.set.sideband.Attr.Flags.Has(perf.AttrNamespaces)
-	r.side = sidebandWalker{event: r.set.ring, names: r.names, keep: r.binaries, ids: newIdentifier(r.fs), mounts: make(map[int32]uint64)}
+	r.side = newSidebandWalker(r.set.ring, r.fs, r.names, r.binaries)
 	o := &perfdata.WriterOptions{Compress: r.opts.Compress}
 	var err error
 	if out.Pipe != nil {
@@ -332,7 +332,9 @@ func (r *Recorder) begin(out Output) error {
 		}
 		r.out, err = perfdata.NewPipeWriter(out.Pipe, r.set.list, o)
 	} else {
-		r.out, err = perfdata.NewWriter(vectorFile{sys.VectorFile{File: out.File}}, r.set.list, o)
+		info, e := out.File.Stat()
+		brief := e == nil && info.Mode().IsRegular()
+		r.out, err = perfdata.NewWriter(vectorFile{sys.VectorFile{File: out.File, Brief: brief}}, r.set.list, o)
 	}
 	return writeError(err)
 }

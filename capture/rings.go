@@ -21,8 +21,10 @@ type ring struct {
 	// first whose tasks have not all ended.
 	feeders []*perfevent.Event
 	polled  int
-	// pending is sideband that was read and not yet written.
+	// pending is sideband that was read and not yet written; what has not
+	// been looked at begins at fresh.
 	pending []byte
+	fresh   int
 	// taken is how many bytes the current pass writes.
 	taken int
 	tally tally

@@ -9,6 +9,7 @@ import (
 	"fmt"
 
 	"github.com/gantry-tools/gantry/capture/perfevent"
+	"github.com/gantry-tools/gantry/internal/linux/procfs"
 	"github.com/gantry-tools/gantry/perf"
 )
 
@@ -26,12 +27,26 @@ type sidebandWalker struct {
 	// seen after the end of its process.
 	mounts       map[int32]uint64
 	ended, older []int32
+	// spaces are the mount namespaces that have been seen; found counts
+	// those that were new.
+	spaces map[uint64]struct{}
+	found  int
 	// forgotten counts the processes that there was no room for in mounts.
 	forgotten uint64
 }
 
 // maxProcesses bounds the processes whose mount namespace is remembered.
 const maxProcesses = 1 << 20
+
+// maxSpaces bounds the mount namespaces that are remembered.
+const maxSpaces = 1 << 16
+
+func newSidebandWalker(ev *perf.Event, fsys procfs.FS, n *names, k *keeper) sidebandWalker {
+	return sidebandWalker{
+		event: ev, names: n, keep: k, ids: newIdentifier(fsys),
+		mounts: make(map[int32]uint64), spaces: make(map[uint64]struct{}),
+	}
+}
 
 // Places in records of the kernel (enum perf_event_type of
 // linux/perf_event.h): PERF_RECORD_EXIT, _NAMESPACES, _KSYMBOL,
@@ -44,7 +59,24 @@ const (
 	nsMntAt                       = nsLinksAt + perf.NSMnt*nsLinkSize + 8
 )
 
-// walk looks at the records in b and completes them in place.
+// namespacesOf learns from the NAMESPACES records in b. There is one for each
+// new task.
+func (w *sidebandWalker) namespacesOf(_ *ring, b []byte) error {
+	for raw, err := range perfevent.Records(b, nil, nil) {
+		if err != nil {
+			return fmt.Errorf("read ring: %w", err)
+		}
+		if len(raw) < nsMntAt+8 || perf.ParseHeader(raw, nativeOrder).Type != perf.RecordNamespaces {
+			continue
+		}
+		if n := nativeOrder.Uint64(raw[nsCountAt:]); n > perf.NSMnt {
+			w.namespaces(raw32(raw, nsPIDAt), raw32(raw, nsTIDAt), nativeOrder.Uint64(raw[nsMntAt:]))
+		}
+	}
+	return nil
+}
+
+// walk looks at the other records in b and completes them in place.
 func (w *sidebandWalker) walk(ring *ring, b []byte) error {
 	for raw, err := range perfevent.Records(b, nil, nil) {
 		if err != nil {
@@ -68,10 +100,6 @@ func (w *sidebandWalker) record(ring *ring, raw []byte) error {
 	case typ == perf.RecordMmap2:
 		if m, ok := parseMapping(raw); ok {
 			w.mapping(raw, &m)
-		}
-	case typ == perf.RecordNamespaces && len(raw) >= nsMntAt+8:
-		if n := nativeOrder.Uint64(raw[nsCountAt:]); n > perf.NSMnt {
-			w.namespaces(raw32(raw, nsPIDAt), raw32(raw, nsTIDAt), nativeOrder.Uint64(raw[nsMntAt:]))
 		}
 	case typ == perf.RecordExit && len(raw) >= exitMin:
 		if pid := raw32(raw, exitPIDAt); pid == raw32(raw, exitTIDAt) {
@@ -137,6 +165,14 @@ func (w *sidebandWalker) namespaces(pid, tid int32, mnt uint64) {
 		return
 	}
 	w.mounts[pid] = mnt
+	if _, known := w.spaces[mnt]; known {
+		return
+	}
+	if len(w.spaces) >= maxSpaces {
+		clear(w.spaces)
+	}
+	w.spaces[mnt] = struct{}{}
+	w.found++
 }
 
 // status learns from a record of a snapshot.

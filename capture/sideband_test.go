@@ -6,9 +6,11 @@ package capture
 
 import (
 	"bytes"
+	"errors"
 	"reflect"
 	"testing"
 
+	"github.com/gantry-tools/gantry/internal/linux/procfs"
 	"github.com/gantry-tools/gantry/perf"
 )
 
@@ -56,11 +58,13 @@ func TestMendTrailer(t *testing.T) {
 
 // What is read in place is what the encoder wrote there.
 func TestSidebandInPlace(t *testing.T) {
-	w := sidebandWalker{event: sidebandEvent(), mounts: make(map[int32]uint64), ids: &identifier{}}
+	w := newSidebandWalker(sidebandEvent(), procfs.FS{}, nil, nil)
+	defer w.ids.close()
 	var r ring
 	see := func(rec perf.Record) {
 		t.Helper()
-		if err := w.record(&r, encode(t, rec)); err != nil {
+		raw := encode(t, rec)
+		if err := errors.Join(w.namespacesOf(&r, raw), w.walk(&r, raw)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -71,7 +75,7 @@ func TestSidebandInPlace(t *testing.T) {
 	links[perf.NSMnt].Ino++
 	see(&perf.Namespaces{PID: 100, TID: 101, Links: links}) // a thread has its own copy
 	see(&perf.Namespaces{PID: 200, TID: 200, Links: links[:perf.NSMnt]})
-	if len(w.mounts) != 1 || w.mounts[100] != 4026531841 {
+	if w.found != 1 || len(w.mounts) != 1 || w.mounts[100] != 4026531841 {
 		t.Errorf("mount namespaces are %v", w.mounts)
 	}
 	see(&perf.Lost{N: 42})
@@ -96,7 +100,7 @@ func TestSidebandInPlace(t *testing.T) {
 	for typ := range perf.RecordType(30) { // cut off: nothing is read behind the end
 		raw := perf.Header{Type: typ, Size: perf.HeaderSize}.Append(nil, nativeOrder)
 		if typ != perf.RecordCgroup {
-			if err := w.record(&r, raw[:len(raw):len(raw)]); err != nil {
+			if err := errors.Join(w.namespacesOf(&r, raw[:8:8]), w.walk(&r, raw[:8:8])); err != nil {
 				t.Error(err)
 			}
 		}

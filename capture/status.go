@@ -105,13 +105,8 @@ func (t *teller) tasks(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		for _, ring := range r.rings {
-			if !ring.sideband {
-				continue
-			}
-			if err := r.drain(ring); err != nil {
-				return fmt.Errorf("cpu %d: %w", ring.cpu, err)
-			}
+		if err := r.drain(); err != nil {
+			return err
 		}
 		missing := r.side.lineage.missing()
 		if len(missing) == 0 || stats.Passes == maxPasses {

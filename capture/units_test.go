@@ -260,7 +260,8 @@ func TestKeeperReasons(t *testing.T) {
 	id := []byte("0123456789abcdef0123")
 	k := newKeeper(&Options{Store: t.TempDir(), MaxBinary: 100}, procfs.FS{})
 	defer k.close()
-	w := sidebandWalker{keep: k}
+	w := newSidebandWalker(nil, procfs.FS{}, nil, k)
+	defer w.ids.close()
 	k.hostMnt = 1 // so that everything is a container's
 	k.start()
 	offer := func(pid int32, path string, id []byte) {

@@ -37,6 +37,16 @@ func (r *IDReader) State(proc procfs.Proc, m *perf.Mmap2) FileState {
 	}
 	defer fd.Close()
 	st, err := fd.Stat()
+	return stateOf(&st, m, err)
+}
+
+// OwnState is State in the root of this process, at less cost.
+func (r *IDReader) OwnState(m *perf.Mmap2) FileState {
+	st, err := sys.Lstat(m.Filename)
+	return stateOf(&st, m, err)
+}
+
+func stateOf(st *sys.Stat, m *perf.Mmap2, err error) FileState {
 	if err != nil || st.Inode != m.Ino {
 		return FileState{}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 
 	"github.com/gantry-tools/gantry/perf"
 )
@@ -214,6 +215,27 @@ func (w *Writer) WriteRecord(rec perf.Record, ev *perf.Event) error {
 	return nil
 }
 
+// WriteRound is Write and FinishRound, with one system call for both.
+func (w *Writer) WriteRound(records ...[]byte) error {
+	if w.pack != nil {
+		if err := w.Write(records...); err != nil {
+			return err
+		}
+		return w.FinishRound()
+	}
+	if err := w.ready(); err != nil {
+		return err
+	}
+	end, err := perf.Append(nil, &perf.FinishedRound{}, w.order, nil)
+	if err != nil {
+		return err
+	}
+	if err := w.flush(append(slices.Clip(records), end)...); err != nil {
+		return err
+	}
+	return w.endRound()
+}
+
 // FinishRound says that every ring has been read once, and makes what was
 // written so far a valid file. [OrderedReader] says what a round is for.
 func (w *Writer) FinishRound() error {
@@ -223,6 +245,11 @@ func (w *Writer) FinishRound() error {
 	if err := w.flush(); err != nil {
 		return err
 	}
+	return w.endRound()
+}
+
+// endRound notes that a round has been written.
+func (w *Writer) endRound() error {
 	w.rounds = append(w.rounds, w.whole)
 	if len(w.rounds) >= maxRounds {
 		w.rounds = append(w.rounds[:0], w.rounds[maxRounds/2:]...)

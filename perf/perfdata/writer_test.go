@@ -265,6 +265,40 @@ func TestWritev(t *testing.T) {
 	}
 }
 
+// A round in one call is what it is in two.
+func TestWriteRound(t *testing.T) {
+	rec := encode(t, perf.LittleEndian, sample(5))
+	ring := bytes.Repeat(rec, 300)
+	for _, level := range []int{0, 1} {
+		var files [2]memFile
+		for i := range files {
+			w, err := NewWriter(&files[i], testEvents(), &WriterOptions{Compress: level})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, cut := range []int{0, 10, len(rec), len(ring)} {
+				if i == 0 {
+					err = w.WriteRound(ring[:cut], ring[cut:])
+				} else {
+					err = errors.Join(w.Write(ring[:cut], ring[cut:]), w.FinishRound())
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := w.Close(nil); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.WriteRound(rec); !errors.Is(err, fs.ErrClosed) {
+				t.Errorf("WriteRound after Close: %v", err)
+			}
+		}
+		if !bytes.Equal(files[0].b, files[1].b) {
+			t.Errorf("level %d: the files differ", level)
+		}
+	}
+}
+
 func TestWriterClosed(t *testing.T) {
 	var m memFile
 	w, err := NewWriter(&m, testEvents(), nil)

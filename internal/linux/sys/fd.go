@@ -211,7 +211,20 @@ func (f *FD) Stat() (Stat, error) {
 	if err != nil {
 		return Stat{}, fmt.Errorf("fstat: %w", err)
 	}
-	return Stat{Device: st.Dev, Inode: st.Ino, Size: uint64(st.Size), CtimeSec: st.Ctim.Sec, CtimeNsec: st.Ctim.Nsec}, nil
+	return newStat(&st), nil
+}
+
+// Lstat asks for the file at path; a symbolic link at its end is not followed.
+func Lstat(path string) (Stat, error) {
+	var st unix.Stat_t
+	if err := unix.Lstat(path, &st); err != nil {
+		return Stat{}, &os.PathError{Op: "lstat", Path: path, Err: err}
+	}
+	return newStat(&st), nil
+}
+
+func newStat(st *unix.Stat_t) Stat {
+	return Stat{Device: uint64(st.Dev), Inode: st.Ino, Size: uint64(st.Size), CtimeSec: int64(st.Ctim.Sec), CtimeNsec: int64(st.Ctim.Nsec)}
 }
 
 // ReadlinkAt reads the text of the symbolic link name below dir into buf and

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -20,7 +22,15 @@ const iovMax = 1024
 // call. Slices may lie in a perf ring: nothing is copied in user space.
 type VectorFile struct {
 	*os.File
+	// Brief is for regular files, writing to which takes a moment: Go's
+	// scheduler is not told, which otherwise wakes its monitor thread at each
+	// write. On a disk that stalls, a garbage collection waits for one piece
+	// of briefPiece bytes.
+	Brief bool
 }
+
+// briefPiece is how much a brief write writes at once.
+const briefPiece = 256 << 10
 
 // Writev writes all of bufs and returns how many bytes went out. It writes
 // again after a short write; bufs is not changed.
@@ -32,6 +42,10 @@ func (f VectorFile) Writev(bufs [][]byte) (int64, error) {
 	var done int64
 	var failed error
 	err = conn.Write(func(fd uintptr) bool {
+		if f.Brief {
+			done, failed = writePieces(fd, bufs)
+			return true
+		}
 		done, failed = writev(int(fd), bufs, done)
 		return !errors.Is(failed, unix.EAGAIN)
 	})
@@ -40,6 +54,40 @@ func (f VectorFile) Writev(bufs [][]byte) (int64, error) {
 	}
 	if err != nil {
 		return done, &os.PathError{Op: "writev", Path: f.Name(), Err: err}
+	}
+	return done, nil
+}
+
+// WriteAt writes all of b at the offset off, see os.File.
+func (f VectorFile) WriteAt(b []byte, off int64) (int, error) {
+	if !f.Brief || len(b) == 0 {
+		return f.File.WriteAt(b, off)
+	}
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	done := 0
+	var failed syscall.Errno
+	err = conn.Write(func(fd uintptr) bool {
+		for done < len(b) {
+			piece := b[done:min(len(b), done+briefPiece)]
+			n, _, errno := unix.RawSyscall6(unix.SYS_PWRITE64, fd, uintptr(unsafe.Pointer(&piece[0])), uintptr(len(piece)), uintptr(off)+uintptr(done), 0, 0)
+			if errno != 0 && errno != unix.EINTR {
+				failed = errno
+				break
+			}
+			if errno == 0 {
+				done += int(n)
+			}
+		}
+		return true
+	})
+	if err == nil && failed != 0 {
+		err = failed
+	}
+	if err != nil {
+		return done, &os.PathError{Op: "pwrite", Path: f.Name(), Err: err}
 	}
 	return done, nil
 }
@@ -72,6 +120,41 @@ func writev(fd int, bufs [][]byte, done int64) (int64, error) {
 		}
 		done += int64(wrote)
 		bufs, skip = dropWritten(bufs, int64(skip+wrote))
+	}
+	return done, nil
+}
+
+// writePieces writes bufs piece by piece.
+func writePieces(fd uintptr, bufs [][]byte) (done int64, err error) {
+	var iov [64]unix.Iovec
+	bufs, skip := dropWritten(bufs, 0)
+	for len(bufs) > 0 {
+		n, left := 0, briefPiece
+		for _, b := range bufs[:min(len(bufs), len(iov))] {
+			if n == 0 {
+				b = b[skip:]
+			}
+			b = b[:min(len(b), left)]
+			if left -= len(b); len(b) > 0 {
+				iov[n].Base = &b[0]
+				iov[n].SetLen(len(b))
+				n++
+			}
+			if left == 0 {
+				break
+			}
+		}
+		wrote, _, errno := unix.RawSyscall(unix.SYS_WRITEV, fd, uintptr(unsafe.Pointer(&iov[0])), uintptr(n))
+		switch {
+		case errno == unix.EINTR:
+			continue
+		case errno != 0:
+			return done, errno
+		case wrote == 0:
+			return done, io.ErrShortWrite
+		}
+		done += int64(wrote)
+		bufs, skip = dropWritten(bufs, int64(skip)+int64(wrote))
 	}
 	return done, nil
 }

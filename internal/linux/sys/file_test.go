@@ -28,20 +28,28 @@ func parts(n int) (bufs [][]byte, whole []byte) {
 }
 
 func TestWritev(t *testing.T) {
-	for _, n := range []int{0, 1, 100, 20_000} {
-		f, err := os.Create(filepath.Join(t.TempDir(), "out"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer f.Close()
-		bufs, whole := parts(n)
-		wrote, err := (VectorFile{f}).Writev(bufs)
-		if err != nil || wrote != int64(n) {
-			t.Errorf("wrote %d of %d: %v", wrote, n, err)
-		}
-		got, err := os.ReadFile(f.Name())
-		if err != nil || !bytes.Equal(got, whole) {
-			t.Errorf("file of %d bytes differs: %v", n, err)
+	for _, brief := range []bool{false, true} {
+		for _, n := range []int{0, 1, 100, 20_000, 3 * briefPiece} {
+			f, err := os.Create(filepath.Join(t.TempDir(), "out"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			bufs, whole := parts(n)
+			out := VectorFile{f, brief}
+			wrote, err := out.Writev(bufs)
+			if err != nil || wrote != int64(n) {
+				t.Errorf("brief=%v: wrote %d of %d: %v", brief, wrote, n, err)
+			}
+			head := whole[:min(n, 10)]
+			copy(head, "0123456789")
+			if wrote, err := out.WriteAt(head, 0); err != nil || wrote != len(head) {
+				t.Errorf("brief=%v: wrote %d of %d at 0: %v", brief, wrote, len(head), err)
+			}
+			got, err := os.ReadFile(f.Name())
+			if err != nil || !bytes.Equal(got, whole) {
+				t.Errorf("brief=%v: file of %d bytes differs: %v", brief, n, err)
+			}
 		}
 	}
 }
@@ -57,7 +65,7 @@ func TestWritevToSlowPipe(t *testing.T) {
 	var wg sync.WaitGroup
 	var got bytes.Buffer
 	wg.Go(func() { got.ReadFrom(r) })
-	n, err := (VectorFile{w}).Writev(bufs)
+	n, err := (VectorFile{File: w}).Writev(bufs)
 	w.Close()
 	wg.Wait()
 	if err != nil || n != int64(len(whole)) {
@@ -74,9 +82,14 @@ func TestWritevError(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	n, err := (VectorFile{f}).Writev([][]byte{[]byte("x")})
-	if n != 0 || !errors.Is(err, syscall.ENOSPC) {
-		t.Errorf("got %d, %v, want ENOSPC", n, err)
+	for _, brief := range []bool{false, true} {
+		out := VectorFile{f, brief}
+		if n, err := out.Writev([][]byte{[]byte("x")}); n != 0 || !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("brief=%v: got %d, %v, want ENOSPC", brief, n, err)
+		}
+		if n, err := out.WriteAt([]byte("x"), 0); n != 0 || !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("brief=%v: at 0: got %d, %v, want ENOSPC", brief, n, err)
+		}
 	}
 }
 
