@@ -188,3 +188,103 @@ func splits(t *testing.T, file, store string, defs []string, args ...string) map
 	t.Logf("functions found: %q", slices.Sorted(maps.Keys(got)))
 	return got
 }
+
+// movingSource runs a function in each of the places that its tasks go to.
+const movingSource = `
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static volatile unsigned long sink;
+
+static unsigned long used(void) {
+	struct timespec t;
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return t.tv_sec * 1000ul + t.tv_nsec / 1000000;
+}
+
+// The line makes each one's code its own: gcc folds functions that are alike.
+#define WORK(fn) \
+	__attribute__((noinline)) void fn(unsigned long n) { \
+		__asm__ volatile("" : : "r"(__builtin_frame_address(0))); \
+		for (unsigned long i = 0; i < n; i++) \
+			sink += i * __LINE__; \
+	} \
+	static void run_##fn(void) { \
+		for (unsigned long start = used(); used() - start < 200;) \
+			fn(1000 * 1000); \
+	}
+
+WORK(before_hot)
+WORK(after_hot)
+WORK(child_hot)
+WORK(thread_hot)
+WORK(beside_hot)
+
+static int elsewhere;
+
+static void *thread(void *unused) {
+	if (unshare(CLONE_NEWNET) != 0)
+		elsewhere = -1;
+	run_thread_hot();
+	return NULL;
+}
+
+int main(void) {
+	run_before_hot();
+	if (unshare(CLONE_NEWUTS | CLONE_NEWIPC) != 0)
+		return 1;
+	run_after_hot();
+	pid_t pid = fork();
+	if (pid == 0) {
+		run_child_hot();
+		_exit(0);
+	}
+	waitpid(pid, NULL, 0);
+	pthread_t t;
+	if (pthread_create(&t, NULL, thread, NULL) != 0)
+		return 2;
+	run_beside_hot();
+	pthread_join(t, NULL);
+	return elsewhere;
+}
+`
+
+// TestDefinitionsFollowTasks: a sample belongs to where its thread was when it
+// was taken.
+func TestDefinitionsFollowTasks(t *testing.T) {
+	testutil.Require(t, testutil.Root, testutil.PerfEvents, testutil.Tool("gcc"))
+	prog := testutil.CompileC(t, movingSource, "-static", "-pthread")
+	file := filepath.Join(t.TempDir(), "perf.data")
+	gantry(t, "record", "-q", "-e", "cpu-clock", "-F", "1000", "-o", file, "--no-buildid-cache", "--define", "two=uts,ipc", "--define", "one=net", "--", prog)
+	rows := reportRows(t, gantry(t, "report", "-i", file, "--format", "json", "--sort", "sym,two,one"))
+	var s struct{ two, one []string }
+	for fn, want := range map[string][2]bool{
+		"before_hot": {}, "after_hot": {true, false}, "child_hot": {true, false}, "thread_hot": {true, true}, "beside_hot": {true, false},
+	} {
+		n := 0
+		for _, r := range rows {
+			if r.Keys["sym"] != fn {
+				continue
+			}
+			n++
+			two, one := r.Keys["two"].(string), r.Keys["one"].(string)
+			if strings.HasPrefix(two, "uts:") != want[0] || strings.HasPrefix(one, "net:") != want[1] {
+				t.Errorf("%s: %s, %s", fn, two, one)
+			}
+			s.two, s.one = append(s.two, two), append(s.one, one)
+		}
+		if n != 1 {
+			t.Errorf("%s is in %d places, want 1", fn, n)
+		}
+	}
+	slices.Sort(s.two)
+	slices.Sort(s.one)
+	if two, one := slices.Compact(s.two), slices.Compact(s.one); len(two) != 2 || len(one) != 2 {
+		t.Errorf("places %q and %q", two, one)
+	}
+}
