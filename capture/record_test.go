@@ -120,6 +120,7 @@ type contents struct {
 	events  []*perf.Event
 	types   map[perf.RecordType]int
 	samples []perf.Sample
+	eventOf []*perf.Event // of each sample
 	records []perf.Record // sideband
 	table   container.Table
 }
@@ -157,7 +158,7 @@ func read(t testing.TB, path string) *contents {
 			t.Fatal(err)
 		}
 		if s, ok := dec.(*perf.Sample); ok {
-			c.samples = append(c.samples, *s)
+			c.samples, c.eventOf = append(c.samples, *s), append(c.eventOf, rec.Event)
 		} else {
 			c.records = append(c.records, dec)
 		}
@@ -206,7 +207,7 @@ func TestPerfReadsIt(t *testing.T) {
 }
 
 // compareWithPerf checks that perf reads a file without complaint, and finds
-// as many samples as gantry wrote.
+// the samples that gantry wrote, each as gantry's reader does.
 func compareWithPerf(t *testing.T, rec *recording) {
 	t.Helper()
 	got := perfSamples(t, rec.path)
@@ -225,6 +226,7 @@ func compareWithPerf(t *testing.T, rec *recording) {
 	if !strings.Contains(report, "# cpudesc") || !strings.Contains(report, "# cmdline") {
 		t.Errorf("header is not complete:\n%s", report)
 	}
+	compareSamples(t, rec.path, c)
 	if uint64(len(c.samples)) != rec.res.Samples {
 		t.Errorf("gantry reads %d samples of %d", len(c.samples), rec.res.Samples)
 	}

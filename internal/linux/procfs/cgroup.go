@@ -37,19 +37,7 @@ var errCgroup = errors.New("malformed cgroup")
 
 // ParseCgroups parses a cgroup file.
 func ParseCgroups(r io.Reader) ([]Cgroup, error) {
-	var out []Cgroup
-	sc := lines(r)
-	for n := 1; sc.Scan(); n++ {
-		c, err := parseCgroup(sc.Text())
-		if err != nil {
-			return nil, fmt.Errorf("line %d: %w", n, err)
-		}
-		out = append(out, c)
-	}
-	if err := sc.Err(); err != nil {
-		return nil, err
-	}
-	return out, nil
+	return parseLines(r, parseCgroup)
 }
 
 // parseCgroup parses "ID:CONTROLLERS:PATH"; only the path may hold colons.

@@ -100,6 +100,24 @@ func lines(r io.Reader) *bufio.Scanner {
 	return s
 }
 
+// parseLines parses each line. Its error says which line is wrong; then there is
+// no value.
+func parseLines[T any](r io.Reader, parse func(string) (T, error)) ([]T, error) {
+	var out []T
+	sc := lines(r)
+	for n := 1; sc.Scan(); n++ {
+		v, err := parse(sc.Text())
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %w", n, err)
+		}
+		out = append(out, v)
+	}
+	if err := sc.Err(); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // splitLines is bufio.ScanLines, but leaves a carriage return at a line's end
 // alone: a file or cgroup may be called so.
 func splitLines(data []byte, atEOF bool) (advance int, token []byte, err error) {

@@ -70,22 +70,13 @@ func (f FS) Modules() ([]Module, error) {
 
 // ParseModules parses "name size refs users state address [taint]".
 func ParseModules(r io.Reader) ([]Module, error) {
-	var out []Module
-	sc := lines(r)
-	for n := 1; sc.Scan(); n++ {
-		f := strings.Fields(sc.Text())
+	return parseLines(r, func(line string) (Module, error) {
+		f := strings.Fields(line)
 		if len(f) < 6 {
-			return nil, fmt.Errorf("line %d: %d fields", n, len(f))
+			return Module{}, fmt.Errorf("%d fields", len(f))
 		}
 		size, err1 := strconv.ParseUint(f[1], 10, 64)
 		addr, err2 := strconv.ParseUint(strings.TrimPrefix(f[5], "0x"), 16, 64)
-		if err := errors.Join(err1, err2); err != nil {
-			return nil, fmt.Errorf("line %d: %w", n, err)
-		}
-		out = append(out, Module{Name: f[0], Size: size, State: f[4], Address: addr})
-	}
-	if err := sc.Err(); err != nil {
-		return nil, err
-	}
-	return out, nil
+		return Module{Name: f[0], Size: size, State: f[4], Address: addr}, errors.Join(err1, err2)
+	})
 }

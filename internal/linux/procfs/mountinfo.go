@@ -30,19 +30,7 @@ var errMount = errors.New("malformed mount")
 
 // ParseMountinfo parses a mountinfo file.
 func ParseMountinfo(r io.Reader) ([]Mount, error) {
-	var out []Mount
-	sc := lines(r)
-	for n := 1; sc.Scan(); n++ {
-		m, err := parseMount(sc.Text())
-		if err != nil {
-			return nil, fmt.Errorf("line %d: %w", n, err)
-		}
-		out = append(out, m)
-	}
-	if err := sc.Err(); err != nil {
-		return nil, err
-	}
-	return out, nil
+	return parseLines(r, parseMount)
 }
 
 // parseMount parses

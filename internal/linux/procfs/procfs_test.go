@@ -3,6 +3,7 @@
 package procfs
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -222,4 +223,31 @@ func FuzzModules(f *testing.F) {
 			t.Fatal(err, diff)
 		}
 	})
+}
+
+// TestParseLines: the files that are read line by line tell which line is wrong,
+// and then have no value.
+func TestParseLines(t *testing.T) {
+	long := strings.Repeat("x", maxLine+1)
+	for _, tt := range []struct {
+		name, good string
+		parse      func(string) (int, error)
+	}{
+		{"cgroup", "0::/\n", func(s string) (int, error) { v, err := ParseCgroups(strings.NewReader(s)); return len(v), err }},
+		{"mountinfo", "22 1 0:21 / /proc rw - proc proc rw\n", func(s string) (int, error) {
+			v, err := ParseMountinfo(strings.NewReader(s))
+			return len(v), err
+		}},
+		{"modules", "ext4 1 1 - Live 0x10\n", func(s string) (int, error) { v, err := ParseModules(strings.NewReader(s)); return len(v), err }},
+	} {
+		if n, err := tt.parse(tt.good + tt.good); n != 2 || err != nil {
+			t.Errorf("%s: %d, %v", tt.name, n, err)
+		}
+		if n, err := tt.parse(tt.good + "bad\n"); n != 0 || err == nil || !strings.HasPrefix(err.Error(), "line 2: ") {
+			t.Errorf("%s: %d, %v", tt.name, n, err)
+		}
+		if n, err := tt.parse(tt.good + long); n != 0 || !errors.Is(err, bufio.ErrTooLong) {
+			t.Errorf("%s: %d, %v", tt.name, n, err)
+		}
+	}
 }
