@@ -102,7 +102,7 @@ func (f *archiveFlags) pack(e *env, out io.Writer, recording io.Reader, r *perfd
 	from := sources.options()
 	from.Binaries = w.Openers(from.Binaries)
 	s := analysis.NewSession(r, from)
-	if _, err := s.Collect(analysis.CollectOptions{Symbols: true, Stacks: true, Addresses: true}); err != nil {
+	if _, err := s.Collect(analysis.CollectOptions{Symbols: true, Stacks: true, Addresses: true, Lines: true, Inline: true}); err != nil {
 		return fmt.Errorf("%s: %w", f.input, err)
 	}
 	if len(sources.kallsyms) > 0 {

@@ -27,6 +27,7 @@ type addFlags struct {
 	storeFlags
 	container string
 	maxFile   string
+	sourceOf  string
 }
 
 // defaultMaxFile is how large a file may be unless --max-file says otherwise.
@@ -40,12 +41,16 @@ func newBuildidAddCmd(e *env) *cobra.Command {
 		Long: `Copy ELF files into the store. A file with the symbols that were stripped from a
 binary (*.debug) is kept beside that binary.
 
+With --source-of the paths are source files of a binary that is in the store;
+'gantry buildid serve' gives them to debuggers under the path that they have.
+
 With --container the paths are those that the container's first process sees:
 nothing outside of its root directory is opened, whatever the links in it say,
 and neither is anything but a regular file on a file system that no program
 serves (FUSE).`,
 		Example: `  gantry buildid add ./server
-  gantry buildid add --container web /usr/sbin/nginx /usr/lib/libssl.so.3`,
+  gantry buildid add --container web /usr/sbin/nginx /usr/lib/libssl.so.3
+  gantry buildid add --source-of 3a1f70 /src/server/*.c`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := f.check(cmd, changeOutputs); err != nil {
 				return err
@@ -63,6 +68,7 @@ serves (FUSE).`,
 	f.register(cmd, changeOutputs)
 	fl := cmd.Flags()
 	fl.StringVar(&f.container, "container", "", "`NAME`, id or other selector of the container that the paths are in")
+	fl.StringVar(&f.sourceOf, "source-of", "", "the paths are source files of the binary with this `ID`, or its begin")
 	fl.StringVar(&f.maxFile, "max-file", defaultMaxFile, "largest `SIZE` of a file")
 	return cmd
 }
@@ -76,6 +82,8 @@ type addedJSON struct {
 	Kind  buildid.Kind `json:"kind"`
 	Path  string       `json:"path"`
 	Debug bool         `json:"debug,omitempty"`
+	// Source: it is a source file of the binary with the id.
+	Source bool `json:"source,omitempty"`
 }
 
 func (f *addFlags) run(e *env, ctx context.Context, paths []string, limit int64) error {
@@ -96,10 +104,20 @@ func (f *addFlags) run(e *env, ctx context.Context, paths []string, limit int64)
 		return err
 	}
 	defer s.Close()
+	add := addOne
+	if f.sourceOf != "" {
+		id, err := oneID(s, f.sourceOf)
+		if err != nil {
+			return err
+		}
+		add = func(s *buildid.Store, file *os.File, path string, limit int64) (addedJSON, error) {
+			return addedJSON{ID: id, Kind: id.Kind(), Path: path, Source: true}, s.AddSource(id, path, file, limit)
+		}
+	}
 	added := []addedJSON{}
 	status := 0
 	for _, p := range paths {
-		a, err := addOne(s, open, p, limit)
+		a, err := openAndAdd(s, open, p, limit, add)
 		if err != nil {
 			status = explain(e.stderr, err)
 			continue
@@ -127,8 +145,27 @@ func (f *addFlags) write(w io.Writer, added []addedJSON) error {
 	return nil
 }
 
-// addOne adds one file, as what it is: a binary, or the symbols of one.
-func addOne(s *buildid.Store, open opener, path string, limit int64) (addedJSON, error) {
+// oneID is the one id in the store that a text is the begin of.
+func oneID(s *buildid.Store, text string) (buildid.ID, error) {
+	list, err := s.List()
+	if err != nil {
+		return buildid.ID{}, err
+	}
+	found, err := chooseEntries(list, []string{text})
+	if err != nil {
+		return buildid.ID{}, err
+	}
+	for i := range found {
+		if found[i].ID != found[0].ID {
+			return buildid.ID{}, hint.Wrap(fmt.Errorf("%q is the begin of %s and %s", text, found[0].ID, found[i].ID), "give more digits")
+		}
+	}
+	return found[0].ID, nil
+}
+
+// openAndAdd opens a file that is not too large, and adds it.
+func openAndAdd(s *buildid.Store, open opener, path string, limit int64,
+	add func(*buildid.Store, *os.File, string, int64) (addedJSON, error)) (addedJSON, error) {
 	file, err := openInTime(open, path, openTimeout)
 	if err != nil {
 		return addedJSON{}, err
@@ -141,15 +178,21 @@ func addOne(s *buildid.Store, open opener, path string, limit int64) (addedJSON,
 	if info.Size() > limit {
 		return addedJSON{}, hint.Wrap(fmt.Errorf("%s: %w: %d bytes", path, buildid.ErrTooLarge, info.Size()), "--max-file SIZE allows more")
 	}
-	a := addedJSON{Path: path, Debug: separateSymbols(file, info.Size())}
-	if a.Path, err = filepath.Abs(path); err != nil {
+	if path, err = filepath.Abs(path); err != nil {
 		return addedJSON{}, err
 	}
+	return add(s, file, path, info.Size())
+}
+
+// addOne adds a file of so many bytes as what it is: a binary, or the symbols of
+// one.
+func addOne(s *buildid.Store, file *os.File, path string, size int64) (a addedJSON, err error) {
+	a = addedJSON{Path: path, Debug: separateSymbols(file, size)}
 	add := s.Add
 	if a.Debug {
 		add = s.AddDebug
 	}
-	a.ID, err = add(&io.LimitedReader{R: file, N: info.Size()}, buildid.Source{Path: a.Path})
+	a.ID, err = add(&io.LimitedReader{R: file, N: size}, buildid.Source{Path: a.Path})
 	if errors.Is(err, buildid.ErrNotELF) {
 		err = hint.Wrap(err, "give a program, a library or a file of symbols")
 	}
