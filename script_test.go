@@ -69,7 +69,7 @@ func tb(ts *testscript.TestScript) testing.TB { return ts.Value("tb").(testing.T
 
 // cmdRequire skips the script, with the reason, unless the machine has all:
 //
-//	require root perf-events cgroup2 tracefs tool:perf kernel:5.8 cap:CAP_BPF
+//	require root perf-events cgroup2 tracefs btf tool:perf kernel:5.8 cap:CAP_BPF
 func cmdRequire(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
 		ts.Fatalf("usage: require NAME...")
@@ -90,6 +90,8 @@ func requirement(ts *testscript.TestScript, name string) testutil.Requirement {
 		return testutil.CgroupV2
 	case "tracefs":
 		return testutil.Tracefs
+	case "btf":
+		return testutil.BTF
 	case "tool":
 		return testutil.Tool(arg)
 	case "kernel":

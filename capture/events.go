@@ -33,6 +33,9 @@ type eventSet struct {
 	// recorded command is executed, and not with enable.
 	inherit, onExec bool
 
+	// sift learns how the samples of each event are sifted.
+	sift *sifter
+
 	// list is what goes into the file, the sideband last.
 	list     []*perf.Event
 	sideband *perf.Event
@@ -40,6 +43,8 @@ type eventSet struct {
 	groups   []perfevent.Group // as opened: with what was fallen back to
 	all      []*perfevent.Event
 	leaders  []*perfevent.Event
+	// early are the leaders that begin before a command is executed.
+	early    []*perfevent.Event
 	observer []*perfevent.Event
 	notes    []string
 }
@@ -147,7 +152,7 @@ func (s *eventSet) openGroup(g *perfevent.Group) error {
 				fmt.Sprintf("it is counted on CPUs %v only; choose one with -C", only))
 		}
 	}
-	for _, who := range s.sampled {
+	for _, who := range s.subjects(g) {
 		for _, cpu := range cpus {
 			err := s.openMembers(members, who, cpu)
 			if errors.Is(err, perfevent.ErrNoTask) {
@@ -167,6 +172,20 @@ func (s *eventSet) openGroup(g *perfevent.Group) error {
 	return nil
 }
 
+// subjects are those that a group is opened for. One with a probe cannot be
+// inherited, so that it is opened for everyone, and samples of tasks that are
+// not followed are dropped.
+func (s *eventSet) subjects(g *perfevent.Group) []subject {
+	if s.inherit && hasProbe(g) {
+		return []subject{{pid: perfevent.Any}}
+	}
+	return s.sampled
+}
+
+func hasProbe(g *perfevent.Group) bool {
+	return slices.ContainsFunc(g.Events, func(e perfevent.EventSpec) bool { return e.Probe != nil })
+}
+
 func (s *eventSet) openMembers(members []*member, who subject, cpu int) error {
 	var leader *perfevent.Event
 	for _, m := range members {
@@ -175,12 +194,39 @@ func (s *eventSet) openMembers(members []*member, who subject, cpu int) error {
 			return fmt.Errorf("event %q: %w", m.spec.Name, err)
 		}
 		s.all = append(s.all, ev)
-		if leader == nil {
-			leader = ev
-			s.leaders = append(s.leaders, ev)
+		s.sifted(m, ev)
+		if leader != nil {
+			continue
+		}
+		leader = ev
+		s.leaders = append(s.leaders, ev)
+		if s.onExec && hasProbe(m.group) {
+			s.early = append(s.early, ev)
 		}
 	}
 	return nil
+}
+
+// sifted settles who decides about the samples of an event: the kernel, or the
+// recorder.
+func (s *eventSet) sifted(m *member, ev *perfevent.Event) {
+	how := sifting{follow: s.inherit && hasProbe(m.group)}
+	if f := s.sift.filter; f != nil && f.InKernel() && m.attachable() {
+		err := f.Attach(ev.FD(), m.spec.Probe != nil)
+		switch {
+		case err == nil:
+			how.passed = true
+		default:
+			s.note("%s: filtered by the recorder, for the kernel takes no program for it: %v", m.spec.Name, err)
+		}
+	}
+	s.sift.add(ev, how)
+}
+
+// attachable: the kernel's filter can be set on the event without harm to other
+// sessions.
+func (m *member) attachable() bool {
+	return m.spec.Tracepoint == nil && m.attr.Type != perf.TypeTracepoint && !isBPFOutput(&m.attr)
 }
 
 // member is one event of a group while it is opened.
@@ -202,8 +248,8 @@ func (m *member) prepare() {
 	// A probe is never inherited: for each child the kernel reads the name
 	// of the file again, out of the memory of the process that forks, and
 	// the fork fails.
-	inherit := s.inherit && (!m.group.SampleRead || s.onExec) && m.spec.Probe == nil
-	m.attr = s.opts.sampleAttr(m.group, m.spec, m.leader, inherit, s.onExec)
+	inherit := s.inherit && (!m.group.SampleRead || s.onExec) && !hasProbe(m.group)
+	m.attr = s.opts.sampleAttr(m.group, m.spec, m.leader, inherit, s.onExec && !hasProbe(m.group))
 	m.flags = m.spec.OpenFlags
 	const levels = perf.AttrExcludeUser | perf.AttrExcludeKernel
 	if m.spec.Tracepoint == nil && m.spec.Probe == nil && m.attr.Flags&levels == 0 {
@@ -290,9 +336,14 @@ func (s *eventSet) kernelSampled() bool {
 	return false
 }
 
-// enable starts the sampling events.
+// enable starts the sampling events; those of a command that begin with its
+// execution start themselves.
 func (s *eventSet) enable() error {
-	for _, ev := range s.leaders {
+	list := s.leaders
+	if s.onExec {
+		list = s.early
+	}
+	for _, ev := range list {
 		if err := ev.EnableGroup(); err != nil {
 			return fmt.Errorf("enable event: %w", err)
 		}

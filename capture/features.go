@@ -121,8 +121,11 @@ func (r *Recorder) finish(table *container.Table) error {
 
 // sampleTime is the time of the first and of the last sample.
 func (r *Recorder) sampleTime() (span [2]uint64) {
+	tallies := []*tally{&r.sift.late}
 	for _, ring := range r.rings {
-		t := &ring.tally
+		tallies = append(tallies, &ring.tally)
+	}
+	for _, t := range tallies {
 		if t.samples == 0 {
 			continue
 		}
@@ -176,11 +179,15 @@ func (r *Recorder) gantrySection(t *container.Table) ([]byte, error) {
 	if err := json.Unmarshal(table, &section); err != nil {
 		return nil, fmt.Errorf("describe containers: %w", err)
 	}
-	for name, v := range map[string]any{
+	parts := map[string]any{
 		"binaries": r.result.Binaries,
 		"snapshot": r.snapshot,
 		"notes":    append(r.Notes(), r.result.Notes...),
-	} {
+	}
+	if r.result.Filtered != nil {
+		parts["filter"] = r.result.Filtered
+	}
+	for name, v := range parts {
 		if section[name], err = json.Marshal(v); err != nil {
 			return nil, fmt.Errorf("describe recording: %w", err)
 		}

@@ -113,42 +113,69 @@ func (r *Recorder) crowded() bool {
 // pass reads every ring once and writes what is there: a round. No record that
 // is written later is older than what the round before this one wrote.
 func (r *Recorder) pass() error {
+	for _, ring := range r.rings {
+		if !ring.sideband {
+			// Before the sideband is read, which then tells of all that was
+			// before these samples.
+			ring.a, ring.b = ring.Peek()
+			ring.taken = len(ring.a) + len(ring.b)
+		}
+	}
 	if err := r.drain(); err != nil {
 		return err
 	}
-	parts := make([][]byte, 0, 2*len(r.rings))
-	size := 0
+	parts := make([][]byte, 0, 2*len(r.rings)+1)
+	add := func(b []byte) {
+		if len(b) > 0 {
+			parts = append(parts, b)
+		}
+	}
 	for _, ring := range r.rings {
 		a, b, err := r.take(ring)
 		if err != nil {
 			return fmt.Errorf("cpu %d: %w", ring.cpu, err)
 		}
-		if len(a) > 0 {
-			parts = append(parts, a)
-		}
-		if len(b) > 0 {
-			parts = append(parts, b)
-		}
-		ring.taken = len(a) + len(b)
-		size += ring.taken
+		add(a)
+		add(b)
 	}
 	r.side.round()
-	r.lastPass = time.Now()
-	if size == 0 {
-		return nil
+	late, err := r.endRound()
+	if err != nil {
+		return err
 	}
-	err := r.out.WriteRound(parts...)
+	add(late)
+	r.lastPass = time.Now()
+	err = r.write(parts)
 	for _, ring := range r.rings {
 		ring.written()
-	}
-	if err == nil {
-		r.result.Written = r.samples()
 	}
 	return writeError(err)
 }
 
+// write writes what a pass has read. While samples are held that are older than
+// others, the round goes on.
+func (r *Recorder) write(parts [][]byte) error {
+	if r.sift.holding() {
+		r.unfinished = r.unfinished || len(parts) > 0
+		if err := r.out.Write(parts...); err != nil {
+			return err
+		}
+		return r.out.Commit()
+	}
+	if len(parts) == 0 && !r.unfinished {
+		return nil
+	}
+	r.unfinished = false
+	err := r.out.WriteRound(parts...)
+	if err == nil {
+		r.result.Written = r.samples()
+	}
+	return err
+}
+
 // samples is how many samples have been taken from the rings.
-func (r *Recorder) samples() (n uint64) {
+func (r *Recorder) samples() uint64 {
+	n := r.sift.late.samples
 	for _, ring := range r.rings {
 		if !ring.sideband {
 			n += ring.tally.samples
@@ -163,7 +190,12 @@ func (r *Recorder) take(ring *ring) (a, b []byte, err error) {
 	if ring.sideband {
 		return ring.pending, nil, nil
 	}
-	a, b = ring.Peek()
+	a, b = ring.a, ring.b
+	if r.sift.active() {
+		if a, b, err = r.sift.sift(a, b, &ring.kept); err != nil {
+			return nil, nil, err
+		}
+	}
 	return a, b, r.scan.scan(a, b, &ring.tally)
 }
 
@@ -228,7 +260,7 @@ func (r *Recorder) progress() {
 	if r.opts.Progress == nil {
 		return
 	}
-	p := Progress{Elapsed: time.Since(r.started), Bytes: r.out.Size()}
+	p := Progress{Elapsed: time.Since(r.started), Bytes: r.out.Size(), Samples: r.sift.late.samples}
 	for _, ring := range r.rings {
 		p.Samples += ring.tally.samples
 		p.Lost += ring.tally.lost

@@ -41,6 +41,9 @@ type names struct {
 	mu       sync.Mutex
 	table    *container.Table
 	warnings []container.Warning
+	// view is called after the runtimes were asked, with the time when that
+	// began; last says that they will not be asked again. It may be nil.
+	view func(t *container.Table, asked time.Time, last bool)
 
 	early   container.Table // what is known before anything was asked
 	counted int             // what count gave last
@@ -62,6 +65,11 @@ func (n *names) saw(id uint64, path string) {
 	n.qmu.Lock()
 	n.queue = append(n.queue, container.Cgroup{ID: container.CgroupID(id), Path: path})
 	n.qmu.Unlock()
+	n.poke()
+}
+
+// poke has the runtimes asked again.
+func (n *names) poke() {
 	select {
 	case n.fresh <- struct{}{}:
 	default:
@@ -107,7 +115,7 @@ func (n *names) run(ctx context.Context) {
 			return
 		}
 		begun := time.Now()
-		n.refresh(ctx)
+		n.refresh(ctx, false)
 		if first {
 			close(n.asked)
 			first = false
@@ -121,14 +129,18 @@ func (n *names) run(ctx context.Context) {
 	}
 }
 
-func (n *names) refresh(ctx context.Context) {
+func (n *names) refresh(ctx context.Context, last bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	asked := time.Now()
 	n.take()
 	if n.resolver != nil {
 		n.warnings = n.resolver.Refresh(ctx)
 	}
 	n.take()
+	if n.view != nil {
+		n.view(n.table, asked, last)
+	}
 }
 
 // wait ends the asking with a last question, and gives the table to the
@@ -138,7 +150,7 @@ func (n *names) wait() *container.Table {
 	<-n.done
 	ctx, cancel := context.WithTimeout(context.Background(), lastRefresh)
 	defer cancel()
-	n.refresh(ctx)
+	n.refresh(ctx, true)
 	return n.table
 }
 

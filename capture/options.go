@@ -48,6 +48,10 @@ type Target struct {
 	// Cgroups are directories of cgroups, with all below them. They are
 	// filtered in the kernel.
 	Cgroups []string
+	// Containers are selectors of containers, those among them that start
+	// later too. Options.Resolver must be set, and have been asked. With
+	// them, Cgroups are selected in the same way.
+	Containers []container.Choice
 	// All is the whole machine also if there is a Command, which then only
 	// says how long to record.
 	All bool
@@ -107,6 +111,9 @@ type Options struct {
 	// Snapshot tells what runs; the default is the best that is open to this
 	// process. It stays the caller's.
 	Snapshot snapshot.Source
+	// NoBPF decides in the recorder, and not in the kernel, which samples are
+	// of the containers of the target.
+	NoBPF bool
 	// Resolver knows the names of containers; it is the recorder's until Run
 	// returns. Without it there is what the paths of cgroups tell.
 	Resolver *container.Resolver

@@ -52,6 +52,11 @@ type Recorder struct {
 	lastPass time.Time
 	pace     pace
 	result   Result
+
+	// sift leaves out samples that are not recorded. unfinished: something was
+	// written since the last round was finished.
+	sift       sifter
+	unfinished bool
 }
 
 // Open opens the events that the options ask for and their rings. Nothing is
@@ -78,12 +83,13 @@ func Open(o Options) (_ *Recorder, err error) {
 		}
 	}
 	r.openSource()
-	if r.set, err = r.plan(); err != nil {
+	if r.set, err = r.prepare(); err != nil {
 		return nil, err
 	}
 	if err := r.set.open(); err != nil {
 		return nil, err
 	}
+	r.filterNotes()
 	if r.rings, r.sizes, err = mapRings(r.set, &r.opts); err != nil {
 		return nil, err
 	}
@@ -96,10 +102,10 @@ func Open(o Options) (_ *Recorder, err error) {
 	return r, nil
 }
 
-// plan turns the target into subjects and CPUs.
-func (r *Recorder) plan() (*eventSet, error) {
+// prepare turns the target into subjects and CPUs.
+func (r *Recorder) prepare() (*eventSet, error) {
 	o := &r.opts
-	s := &eventSet{opts: o, groups: cloneGroups(o.Groups)}
+	s := &eventSet{opts: o, groups: cloneGroups(o.Groups), sift: &r.sift}
 	if err := s.chooseCPUs(); err != nil {
 		return nil, err
 	}
@@ -112,6 +118,11 @@ func (r *Recorder) plan() (*eventSet, error) {
 	}
 	everyone := []subject{{pid: perfevent.Any}}
 	switch t := &o.Target; {
+	case len(t.Containers) > 0:
+		s.sampled, s.observed = everyone, everyone
+		if err := r.newFilter(); err != nil {
+			return nil, err
+		}
 	case len(t.Cgroups) > 0:
 		s.observed = everyone
 		for _, dir := range t.Cgroups {
@@ -131,10 +142,12 @@ func (r *Recorder) plan() (*eventSet, error) {
 			s.sampled = append(s.sampled, subject{pid: tid})
 		}
 		s.observed, s.inherit = s.sampled, true
+		r.sift.followed = newFollower(tids)
 	case r.child != nil && !t.All:
 		// This thread stands for the command, which inherits its events.
 		s.sampled = []subject{{pid: 0}}
 		s.observed, s.inherit, s.onExec = s.sampled, true, true
+		r.sift.followed = newFollower(nil)
 	default:
 		s.sampled, s.observed = everyone, everyone
 	}
@@ -244,6 +257,9 @@ func (r *Recorder) Run(ctx context.Context, out Output) (*Result, error) {
 	if err == nil {
 		err = ended
 	}
+	if e := r.endFilter(); err == nil {
+		err = e
+	}
 	if e := r.finish(table); err == nil {
 		err = e
 	}
@@ -265,10 +281,8 @@ func (r *Recorder) record(ctx context.Context) error {
 	if calm != nil {
 		defer calm()
 	}
-	if !r.set.onExec {
-		if err := r.set.enable(); err != nil {
-			return err
-		}
+	if err := r.set.enable(); err != nil {
+		return err
 	}
 	if r.child != nil {
 		if err := r.startChild(); err != nil {
@@ -321,9 +335,17 @@ func (r *Recorder) begin(out Output) error {
 	r.lastPass = r.started
 	r.scan = newScanner(r.set)
 	r.names = newNames(r.opts.Resolver, r.opts.Definitions)
+	if r.sift.filter != nil {
+		r.names.view = r.view
+	}
 	r.binaries = newKeeper(&r.opts, r.fs)
 	r.binaries.blind = !r.set.sideband.Attr.Flags.Has(perf.AttrNamespaces)
 	r.side = newSidebandWalker(r.set.ring, r.fs, r.names, r.binaries)
+	r.side.filter, r.side.followed = r.sift.filter, r.sift.followed
+	if r.sift.filter != nil {
+		r.sift.reserve = newReserve(r.sift.filter, r.binaries)
+		r.side.reserve = r.sift.reserve
+	}
 	o := &perfdata.WriterOptions{Compress: r.opts.Compress}
 	var err error
 	if out.Pipe != nil {

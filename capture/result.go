@@ -35,8 +35,10 @@ type Result struct {
 	LostBy []ContainerLoss
 	// Containers is how many containers were sampled.
 	Containers int
-	Binaries   Binaries
-	Child      ChildStatus
+	// Filtered is nil if the target was not containers.
+	Filtered *Filtered
+	Binaries Binaries
+	Child    ChildStatus
 	// Notes are what did not work as hoped and did not end the recording.
 	Notes []string
 	// Warnings are about the names of containers.
@@ -90,6 +92,7 @@ func (r *Recorder) countLost() {
 // sumUp fills the result, and the ledger in the table.
 func (r *Recorder) sumUp(table *container.Table) {
 	res := &r.result
+	res.Samples = r.sift.late.samples
 	lost := container.Lost{CPUs: make(map[int]container.LostCount), Cgroups: make(map[container.CgroupID]container.LostCount)}
 	for _, ring := range r.rings {
 		t := &ring.tally

@@ -25,8 +25,11 @@ type ring struct {
 	// been looked at begins at fresh.
 	pending []byte
 	fresh   int
-	// taken is how many bytes the current pass writes.
+	// a and b are the samples that the current pass reads, taken is their
+	// size; kept is room for those of them that are written.
+	a, b  []byte
 	taken int
+	kept  []byte
 	tally tally
 }
 
@@ -37,7 +40,7 @@ func (r *ring) written() {
 	} else {
 		r.Consume(r.taken)
 	}
-	r.taken = 0
+	r.a, r.b, r.taken = nil, nil, 0
 }
 
 // ringSizes is the size of a CPU's rings in bytes.

@@ -76,10 +76,10 @@ func (s *scanner) scan(a, b []byte, t *tally) error {
 
 func (s *scanner) sample(time, last uint64, t *tally) {
 	t.samples++
-	if t.first == 0 {
+	if t.first == 0 || time < t.first {
 		t.first = time
 	}
-	t.last = time
+	t.last = max(t.last, time)
 	if !s.cgroupLast {
 		return
 	}

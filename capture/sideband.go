@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"fmt"
 
+	"github.com/gantry-tools/gantry/capture/filter"
 	"github.com/gantry-tools/gantry/capture/perfevent"
 	"github.com/gantry-tools/gantry/internal/linux/procfs"
 	"github.com/gantry-tools/gantry/perf"
@@ -22,6 +23,10 @@ type sidebandWalker struct {
 	ids   *identifier
 	// lineage is there while the snapshot is taken.
 	lineage *lineage
+	// filter and followed learn about tasks; both may be nil.
+	filter   *filter.Filter
+	followed *follower
+	reserve  *reserve // nil: every binary is offered to the keeper
 	// mounts is the mount namespace of each process that lives or ended
 	// lately: rings are read one after the other, so that a mapping may be
 	// seen after the end of its process.
@@ -96,6 +101,9 @@ func (w *sidebandWalker) record(ring *ring, raw []byte) error {
 			return err
 		}
 	}
+	if err := w.tell(raw); err != nil {
+		return err
+	}
 	switch typ := perf.ParseHeader(raw, nativeOrder).Type; {
 	case typ == perf.RecordMmap2:
 		if m, ok := parseMapping(raw); ok {
@@ -107,6 +115,9 @@ func (w *sidebandWalker) record(ring *ring, raw []byte) error {
 		}
 	case typ == perf.RecordLost && len(raw) >= lostMin:
 		ring.tally.lost += nativeOrder.Uint64(raw[lostCountAt:])
+		if w.filter != nil {
+			w.filter.Blind()
+		}
 	case typ == perf.RecordKsymbol && len(raw) > ksymbolNameAt:
 		if n := bytes.IndexByte(raw[ksymbolNameAt:], 0); n >= 0 {
 			mendTrailer(raw, ksymbolNameAt+(n+8)&^7)
@@ -123,6 +134,32 @@ func (w *sidebandWalker) record(ring *ring, raw []byte) error {
 		}
 	}
 	return nil
+}
+
+// tell tells who tells tasks apart about a record of the kernel.
+func (w *sidebandWalker) tell(raw []byte) error {
+	if w.filter == nil && w.followed == nil {
+		return nil
+	}
+	switch perf.ParseHeader(raw, nativeOrder).Type {
+	case perf.RecordFork, perf.RecordExit, perf.RecordComm, perf.RecordNamespaces, perf.RecordCgroup:
+		rec, err := perf.Decode(raw, nativeOrder, w.event)
+		if err != nil {
+			return fmt.Errorf("decode sideband: %w", err)
+		}
+		w.learn(rec)
+	}
+	return nil
+}
+
+// learn is tell for a record that is decoded.
+func (w *sidebandWalker) learn(rec perf.Record) {
+	if w.filter != nil {
+		w.filter.Record(rec)
+	}
+	if w.followed != nil {
+		w.followed.record(rec)
+	}
 }
 
 // mendTrailer moves the sample_id of a record, whose body ends at end, to where
@@ -152,8 +189,18 @@ func (w *sidebandWalker) mapping(raw []byte, m *mapping) {
 	f := w.ids.identify(m, mnt, w.mounts)
 	stamp(raw, f.id)
 	if f.key.Path != "" {
-		w.keep.offer(&f.key, seen{int(m.pid), mnt, m.addr, m.addr + m.len})
+		w.offer(&f.key, seen{int(m.pid), mnt, m.addr, m.addr + m.len})
 	}
+}
+
+// offer offers a file to the keeper. One that a process has mapped which is not
+// chosen is kept in reserve, unless it is the host's and would not be copied.
+func (w *sidebandWalker) offer(key *binaryKey, at seen) {
+	if w.reserve != nil && at.mnt != 0 && at.mnt != w.keep.hostMnt {
+		w.reserve.mapped(key, at)
+		return
+	}
+	w.keep.offer(key, at)
 }
 
 func (w *sidebandWalker) namespaces(pid, tid int32, mnt uint64) {
@@ -182,7 +229,7 @@ func (w *sidebandWalker) status(rec perf.Record) {
 		if isFile(rec.Filename) && (len(rec.BuildID) > 0 || rec.Ino != 0) {
 			mnt := w.mounts[rec.PID]
 			key := keyOf(rec, mnt)
-			w.keep.offer(&key, seen{int(rec.PID), mnt, rec.Addr, rec.Addr + rec.Len})
+			w.offer(&key, seen{int(rec.PID), mnt, rec.Addr, rec.Addr + rec.Len})
 		}
 	case *perf.Namespaces:
 		if len(rec.Links) > perf.NSMnt {
@@ -195,6 +242,7 @@ func (w *sidebandWalker) status(rec perf.Record) {
 func (w *sidebandWalker) round() {
 	for _, pid := range w.older {
 		delete(w.mounts, pid)
+		w.reserve.forget(pid)
 	}
 	w.ended, w.older = w.older[:0], w.ended
 	w.ids.round++

@@ -143,6 +143,7 @@ func (t *teller) write(rec perf.Record) error {
 func (t *teller) task(rec perf.Record) error {
 	t.r.side.lineage.told(rec)
 	t.r.side.status(rec)
+	t.r.side.learn(rec)
 	return t.write(rec)
 }
 
@@ -180,6 +181,7 @@ func (t *teller) cgroups() error {
 		path = strings.TrimSuffix(prefix+path, "/")
 		rec.ID, rec.Path = id, cmp.Or(path, "/")
 		t.r.names.saw(id, rec.Path)
+		t.r.side.learn(&rec)
 		return t.write(&rec)
 	})
 }
@@ -188,6 +190,8 @@ func (t *teller) cgroups() error {
 func (r *Recorder) scope() (s snapshot.Scope, ok bool) {
 	t := &r.opts.Target
 	switch {
+	case len(t.Containers) > 0:
+		s.All = true // any task may enter one
 	case len(t.Cgroups) > 0:
 		s.Cgroups = t.Cgroups
 	case t.tasks():

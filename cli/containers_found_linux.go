@@ -123,7 +123,7 @@ func (by *byIdentity) choose(t *container.Table, found []container.Found) ([]con
 // chooseName marks what has the name, or has a container in it that the name
 // selects: a pod by one of its containers.
 func (by *byIdentity) chooseName(t *container.Table, found []container.Found, keep []bool, name string) error {
-	list, err := matchContainers(t, name)
+	list, err := t.Select(name)
 	ids := make(map[container.Identity]bool)
 	for _, c := range list {
 		task := c.Task()

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -21,8 +20,11 @@ import (
 	"github.com/gantry-tools/gantry/internal/linux/sys"
 )
 
-// setContainers turns --container and --cgroup into cgroups.
+// setContainers turns --container and --cgroup into a target.
 func (f *recordFlags) setContainers(e *env, cmd *cobra.Command, o *capture.Options) error {
+	if f.wait && len(f.containers) == 0 {
+		return usageError(cmd, errors.New("--wait is about containers: name one with --container"))
+	}
 	r, err := container.NewResolver(nil)
 	if err != nil {
 		if len(f.containers) > 0 {
@@ -42,9 +44,11 @@ func (f *recordFlags) setContainers(e *env, cmd *cobra.Command, o *capture.Optio
 		}
 	}
 	for _, sel := range f.containers {
-		if err := addContainer(o, r, tree, sel); err != nil {
+		c, err := f.choose(o, r, sel)
+		if err != nil {
 			return blindError(err, warnings)
 		}
+		o.Target.Containers = append(o.Target.Containers, c)
 	}
 	for _, path := range f.cgroups {
 		dir, err := cgroupDir(tree, path)
@@ -56,6 +60,83 @@ func (f *recordFlags) setContainers(e *env, cmd *cobra.Command, o *capture.Optio
 	return nil
 }
 
+// choose reads one --container. What it means must be there, or be something
+// that may come: all of a definition, or anything with --wait.
+func (f *recordFlags) choose(o *capture.Options, r *container.Resolver, sel string) (container.Choice, error) {
+	c, err := o.Definitions.ParseChoice(sel)
+	if errors.Is(err, container.ErrDefinition) {
+		return c, hint.Wrap(err, "--define or the configuration may have others; see docs/definitions.md")
+	}
+	if err != nil {
+		return c, err
+	}
+	if c.ByName() {
+		return c, f.chooseNamed(r, &c)
+	}
+	if anyTask(r, &c) {
+		return c, nil
+	}
+	if !c.Any && !f.wait {
+		return c, hint.Wrap(fmt.Errorf("%q: %w", sel, container.ErrNoMatch), "'gantry containers' lists what runs; --wait records it once it starts")
+	}
+	f.notes = append(f.notes, fmt.Sprintf("nothing that runs is in %s yet; what starts from now on is recorded", sel))
+	return c, nil
+}
+
+func (f *recordFlags) chooseNamed(r *container.Resolver, c *container.Choice) error {
+	t := r.Table()
+	found, err := t.Select(c.Name)
+	switch {
+	case errors.Is(err, container.ErrNoMatch) && f.wait:
+		f.notes = append(f.notes, fmt.Sprintf("no container is called %s yet; one that starts is recorded", container.Printable(c.Name)))
+		return nil
+	case errors.Is(err, container.ErrNoMatch):
+		return hint.Wrap(fmt.Errorf("%q: %w", c.Text, container.ErrNoMatch), nearContainers(t, c.Name)+"; --wait records it once it starts")
+	case err != nil:
+		return hint.Wrap(err, matchHint(err))
+	}
+	d := c.Definition
+	for _, one := range found {
+		switch {
+		case d == nil || d.Runtime:
+			if one.CgroupPath != "" || t.Distinct(one) {
+				return nil
+			}
+		case len(d.Namespaces) == 0:
+			if _, ok := d.CgroupOf(one.CgroupPath); ok {
+				return nil
+			}
+		case one.Namespaces.Differ(&t.Host, d.Set()):
+			return nil
+		}
+	}
+	if d != nil && !d.Runtime {
+		return hint.Wrap(fmt.Errorf("%q is in no container under the definition %s", c.Name, d), "leave the definition away to record it by its name")
+	}
+	return hint.Wrap(fmt.Errorf("container %q has no cgroup and no namespaces of its own", c.Text), "record its processes with -p")
+}
+
+// anyTask reports whether a process runs that the choice means.
+func anyTask(r *container.Resolver, c *container.Choice) bool {
+	d := c.Definition
+	if d == nil {
+		d = c.Identity.Alone()
+	}
+	sel := container.Selector{Identity: c.Identity}
+	pids, err := procfs.FS{}.PIDs()
+	if err != nil {
+		return false
+	}
+	return slices.ContainsFunc(pids, func(pid int) bool {
+		task, err := r.Task(pid)
+		if err != nil && procfs.Gone(err) {
+			return false
+		}
+		id, ok := r.Table().Identify(d, &task)
+		return ok && sel.Matches(&id)
+	})
+}
+
 // blindError: that there is no such container is not known where not all could
 // be looked at.
 func blindError(err error, warnings []container.Warning) error {
@@ -63,50 +144,6 @@ func blindError(err error, warnings []container.Warning) error {
 		return err
 	}
 	return hint.Wrap(fmt.Errorf("%w that this user can see", err), seeContainers)
-}
-
-// matchContainers is Match, or with a * what the text matches: names, labels,
-// pods, images and ids, as gantry report has it.
-func matchContainers(t *container.Table, sel string) ([]*container.Container, error) {
-	if !strings.Contains(sel, "*") {
-		return t.Match(sel)
-	}
-	text := regexp.MustCompile("(?s)^" + strings.ReplaceAll(regexp.QuoteMeta(sel), `\*`, ".*") + "$")
-	var found []*container.Container
-	for _, c := range t.Containers() {
-		if c.Kind == container.KindContainer && slices.ContainsFunc([]string{c.Name, c.Label(), c.Pod, c.Image, c.ID}, text.MatchString) {
-			found = append(found, c)
-		}
-	}
-	if len(found) == 0 {
-		return nil, fmt.Errorf("%q: %w", sel, container.ErrNoMatch)
-	}
-	return found, nil
-}
-
-func addContainer(o *capture.Options, r *container.Resolver, tree *procfs.CgroupTree, sel string) error {
-	found, err := matchContainers(r.Table(), sel)
-	if errors.Is(err, container.ErrNoMatch) {
-		return hint.Wrap(err, nearContainers(r.Table(), sel))
-	}
-	if err != nil {
-		return hint.Wrap(err, matchHint(err))
-	}
-	for _, c := range found {
-		path := r.Table().Path(c.CgroupID)
-		if path == "" {
-			path = c.CgroupPath
-		}
-		if path == "" {
-			return hint.Wrap(fmt.Errorf("container %q has no cgroup of its own", sel), "record its processes with -p")
-		}
-		dir, err := cgroupDir(tree, path)
-		if err != nil {
-			return fmt.Errorf("container %q: %w", sel, err)
-		}
-		addCgroup(o, dir)
-	}
-	return nil
 }
 
 // addCgroup adds a cgroup once: two selectors may mean the same container.

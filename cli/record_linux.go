@@ -31,7 +31,7 @@ type recordFlags struct {
 	compress                    levelValue
 	duration                    timeValue
 	all, graph, quiet, verbose  bool
-	noBuildID                   bool
+	noBuildID, wait             bool
 	definitions                 definitionFlags
 
 	notes []string // found while reading the flags
@@ -46,8 +46,8 @@ func newRecordCmd(e *env) *cobra.Command {
 
 Without a target the whole machine is recorded until Ctrl-C, with a command
 that command and its children. With a target and a command the target is
-recorded for as long as the command runs. Containers and cgroups are filtered
-in the kernel: what they do not do costs nothing.`,
+recorded for as long as the command runs. Samples of other containers are left
+out in the kernel; those of containers that start later are in.`,
 		Example: `  gantry record -g --duration 10s             the whole machine for ten seconds
   gantry record -g -- make -j4                a command and its children
   gantry record -g --container web            one container, by name or id
@@ -79,7 +79,8 @@ func (f *recordFlags) register(cmd *cobra.Command) {
 	fl.StringVarP(&f.pids, "pid", "p", "", "these processes and the children they will have: `PIDS` by comma")
 	fl.StringVarP(&f.tids, "tid", "t", "", "these threads: `TIDS` by comma")
 	fl.StringVarP(&f.cpus, "cpu", "C", "", "only these `CPUS`: 0-3,8")
-	fl.StringArrayVar(&f.containers, "container", nil, "only these containers: `NAME`, begin of an id, pod or image; * is any text")
+	fl.StringArrayVar(&f.containers, "container", nil, "only these containers: `NAME`, begin of an id, pod, image, text with *, DEFINITION:any")
+	fl.BoolVar(&f.wait, "wait", false, "accept a --container that does not run yet")
 	fl.StringArrayVar(&f.cgroups, "cgroup", nil, "only the cgroup with this `PATH` and those below it")
 	f.definitions.register(fl)
 	fl.StringVarP(&f.output, "output", "o", "perf.data", "write to `FILE`, or - for a stream to standard output")
@@ -292,6 +293,7 @@ func (r *recordReport) result(res *capture.Result, output string) {
 		warnContainers(r.w, res.Warnings)
 	}
 	r.losses(res)
+	r.filtered(res.Filtered)
 	r.binaries(&res.Binaries)
 	into := output
 	if output == "-" {
@@ -323,6 +325,24 @@ func (r *recordReport) losses(res *capture.Result) {
 			return
 		}
 		r.note(fmt.Sprintf("  %s while %s ran", thousands(l.Lost), l.Label))
+	}
+}
+
+// filtered says what was left out, and what could not be told apart.
+func (r *recordReport) filtered(s *capture.Filtered) {
+	if s == nil {
+		return
+	}
+	if s.Undecided > 0 {
+		r.note(fmt.Sprintf("%s of containers that had no name in time: kept, and gantry report --container leaves them out",
+			plural(int(s.Undecided), "sample", "samples")))
+	}
+	if !r.verbose {
+		return
+	}
+	r.note(fmt.Sprintf("samples of other tasks left out: %s in the kernel, %s by the recorder", thousands(s.Kernel), thousands(s.Dropped)))
+	if s.Unknown > 0 {
+		r.note(fmt.Sprintf("samples left out because nothing told where their tasks were: %s", thousands(s.Unknown)))
 	}
 }
 

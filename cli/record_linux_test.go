@@ -168,21 +168,6 @@ func TestNearContainers(t *testing.T) {
 	}
 }
 
-func TestMatchContainers(t *testing.T) {
-	var table container.Table
-	for i, name := range []string{"web-1", "web-2", "db"} {
-		table.Add(container.Container{Name: name, ID: strings.Repeat(string(rune('a'+i)), 64), Image: "shop/" + name[:2]})
-	}
-	for sel, want := range map[string]int{
-		"web-*": 2, "*": 3, "*-2": 1, "w*1": 1, "shop/*": 3, "cc*": 1, "web-1": 1, "aaa": 1, "web": 0, "eb-*": 0, "w.b*": 0, "[a-w]eb*": 0,
-	} {
-		found, err := matchContainers(&table, sel)
-		if len(found) != want || (want == 0) != errors.Is(err, container.ErrNoMatch) {
-			t.Errorf("%s: %d, %v, want %d", sel, len(found), err, want)
-		}
-	}
-}
-
 // Without a look everywhere nothing is said to be nowhere.
 func TestBlind(t *testing.T) {
 	none := fmt.Errorf("%q: %w", "x", container.ErrNoMatch)

@@ -257,6 +257,15 @@ func (w *Writer) endRound() error {
 	return w.patchSize()
 }
 
+// Commit makes what was written so far a valid file within a round, whose end
+// is yet to come.
+func (w *Writer) Commit() error {
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	return w.patchSize()
+}
+
 // Flush writes what is gathered in memory.
 func (w *Writer) Flush() error {
 	if err := w.ready(); err != nil {

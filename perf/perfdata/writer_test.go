@@ -150,6 +150,14 @@ func TestKilled(t *testing.T) {
 	if !hasWarning(r, WarnUnfinished) {
 		t.Errorf("warnings are %v", r.Warnings())
 	}
+	// Within a round as well, if that is asked for.
+	if err := w.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	r = open(t, m.b, nil)
+	if diff := cmp.Diff(all, raws(mustReadAll(t, r.Next), nil)); diff != "" {
+		t.Errorf("records after Commit (-want +got):\n%s", diff)
+	}
 	r = open(t, empty, nil)
 	if got := mustReadAll(t, r.Next); len(got) != 0 || !hasWarning(r, WarnUnfinished) {
 		t.Errorf("an empty file: %d records, warnings %v", len(got), r.Warnings())

@@ -120,6 +120,14 @@ func perfIoctlPtr(fd *FD, name string, req uint, p unsafe.Pointer) error {
 	return nil
 }
 
+// PerfSetBPF sets a loaded BPF program on an event. A program of type
+// PERF_EVENT decides about the event's own samples, and so does one of type
+// KPROBE on a probe that perf_event_open made. Anything else may be set on a
+// tracepoint, where it decides for all sessions.
+func PerfSetBPF(fd *FD, program int) error {
+	return perfIoctl(fd, "SET_BPF", unix.PERF_EVENT_IOC_SET_BPF, uintptr(program))
+}
+
 // PerfSyscallReached tells whether perf_event_open gets as far as the kernel's
 // own code: flags that do not exist must give EINVAL there. Any other answer
 // is that of a seccomp filter, or ENOSYS of a kernel built without perf.

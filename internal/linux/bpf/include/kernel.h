@@ -97,8 +97,16 @@ struct cgroup {
 	int level;
 	struct kernfs_node *kn;
 };
+struct cgroup_subsys_state {
+	struct cgroup *cgroup;
+};
+// The numbers depend on how the kernel was built: bpf_core_enum_value asks.
+enum cgroup_subsys_id {
+	perf_event_cgrp_id,
+};
 struct css_set {
-	struct cgroup *dfl_cgrp; // in the v2 hierarchy
+	struct cgroup_subsys_state *subsys[1]; // by enum cgroup_subsys_id
+	struct cgroup *dfl_cgrp;               // in the v2 hierarchy
 };
 
 // Files and paths.

@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package filter
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/gantry-tools/gantry/container"
+	kernel "github.com/gantry-tools/gantry/internal/linux/bpf/filter"
+	"github.com/gantry-tools/gantry/internal/linux/procfs"
+	"github.com/gantry-tools/gantry/internal/linux/sys"
+	"github.com/gantry-tools/gantry/perf"
+)
+
+// Filter is the filter of one recording. Its methods are called in one
+// goroutine, SetView in any.
+type Filter struct {
+	plan *Plan
+	fs   procfs.FS
+	now  func() time.Time
+
+	next atomic.Pointer[View] // what SetView brought
+	view *View
+
+	cache      *cache // nil: nothing is decided in the kernel
+	tasks      *tasks
+	cgroups    map[uint64]*cgroup
+	identities map[kernel.Identity]*identity
+	places     []place // by nsID
+	pending    int     // how many cgroups and identities are not settled
+
+	// perfTree is the hierarchy of the cgroups of samples, nil if there is
+	// none, tree its mount point; prefix is what is in front of the paths in
+	// it.
+	perfTree *procfs.CgroupTree
+	tree     *sys.FD
+	prefix   string
+	lost     map[uint64]bool // not found there
+	ids      map[string]uint64
+	// blind: sideband was lost, or does not tell of namespaces. Then what is
+	// known of tasks may be wrong.
+	blind bool
+	stats Stats
+}
+
+// Stats is what the filter decided about samples that the kernel took.
+type Stats struct {
+	// Dropped are those of tasks that were not chosen.
+	Dropped uint64 `json:"dropped"`
+	// Unknown are those that were dropped because nothing told where their
+	// task was.
+	Unknown uint64 `json:"unknown,omitempty"`
+	// Undecided are those that were kept although it is not known whether
+	// their task was chosen: nobody told in time what its container is
+	// called.
+	Undecided uint64 `json:"undecided,omitempty"`
+}
+
+// cgroup is one cgroup of the machine.
+type cgroup struct {
+	state
+	path string
+	seen time.Time // zero: it was there before the recording
+}
+
+// identity is one identity under the mask with the index mask.
+type identity struct {
+	state
+	mask int
+	seen time.Time
+}
+
+// place is what namespaces mean under the masks of the plan.
+type place struct {
+	known bool // it has been worked out
+	any   kernel.Rules
+	// maybe are the rules that it may satisfy, as far as is known of it.
+	maybe kernel.Rules
+	ids   []*identity
+}
+
+// New is a filter in user space. view is what the names mean at the start. The
+// caller closes it.
+func New(p *Plan, view *View, fsys procfs.FS) (*Filter, error) {
+	f := newFilter(p, view, fsys)
+	trees, err := fsys.CgroupTrees()
+	if err != nil {
+		return nil, fmt.Errorf("find cgroups: %w", err)
+	}
+	t := trees.Perf()
+	if t == nil {
+		return f, nil
+	}
+	f.setTree(t)
+	if f.tree, err = sys.Open(t.Point, os.O_RDONLY|sys.ODirectory); err != nil {
+		return nil, fmt.Errorf("open cgroups: %w", err)
+	}
+	return f, nil
+}
+
+func newFilter(p *Plan, view *View, fsys procfs.FS) *Filter {
+	return &Filter{
+		plan: p, view: view, fs: fsys, now: time.Now, tasks: newTasks(p.host), lost: make(map[uint64]bool), ids: make(map[string]uint64),
+		cgroups: make(map[uint64]*cgroup), identities: make(map[kernel.Identity]*identity),
+	}
+}
+
+// Close releases the filter. Closing twice does nothing.
+func (f *Filter) Close() error {
+	errs := []error{f.tree.Close()}
+	if f.cache != nil {
+		errs = append(errs, f.cache.programs.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// SetView brings in what the names mean by now. It counts from the next call of
+// Refresh on.
+func (f *Filter) SetView(v *View) { f.next.Store(v) }
+
+// Refresh applies the latest view. It reports whether something was settled.
+func (f *Filter) Refresh() bool {
+	v := f.next.Swap(nil)
+	if v == nil {
+		return false
+	}
+	f.view = v
+	before := f.pending
+	for id, c := range f.cgroups {
+		f.setCgroup(id, c, v.cgroup(c.path, c.seen))
+	}
+	for id, i := range f.identities {
+		f.setIdentity(&id, i, v.identity(i.mask, &id, i.seen))
+	}
+	return f.pending < before
+}
+
+// Waiting reports whether asking the runtimes again, if they were not asked
+// since, may settle something.
+func (f *Filter) Waiting() bool { return f.pending > 0 }
+
+// Stats is what was decided so far.
+func (f *Filter) Stats() Stats { return f.stats }
+
+// Blind says that what the sideband tells of tasks is not complete from now on.
+func (f *Filter) Blind() { f.blind = true }
+
+func (f *Filter) setCgroup(id uint64, c *cgroup, s state) {
+	f.count(c.state, s)
+	changed := c.state != s
+	c.state = s
+	if changed && f.cache != nil {
+		f.cache.cgroup(id, s)
+	}
+}
+
+func (f *Filter) setIdentity(id *kernel.Identity, i *identity, s state) {
+	f.count(i.state, s)
+	changed := i.state != s
+	i.state = s
+	if changed && f.cache != nil {
+		f.cache.identity(id, i.mask, s)
+	}
+}
+
+func (f *Filter) count(old, new state) {
+	if old.maybe != 0 {
+		f.pending--
+	}
+	if new.maybe != 0 {
+		f.pending++
+	}
+}
+
+// Cgroup tells of a cgroup. status: it was found when the recording began.
+func (f *Filter) Cgroup(id uint64, path string, status bool) {
+	if f.cgroups[id] != nil {
+		return
+	}
+	c := &cgroup{path: path}
+	if !status || !f.view.cgroups[container.CgroupID(id)] {
+		c.seen = f.now()
+	}
+	f.cgroups[id] = c
+	f.ids[path] = id
+	c.state.maybe = ^kernel.Rules(0) // so that setCgroup sees a change
+	f.pending++
+	f.setCgroup(id, c, f.view.cgroup(path, c.seen))
+}
+
+// Record tells of a record of sideband: FORK, EXIT, NAMESPACES, COMM and CGROUP
+// count, in any order of time that is that of their CPUs.
+func (f *Filter) Record(rec perf.Record) {
+	status := perf.MiscOf(rec)&perf.MiscStatusOnly != 0
+	switch rec := rec.(type) {
+	case *perf.Cgroup:
+		f.Cgroup(rec.ID, rec.Path, status)
+	case *perf.Fork:
+		f.tasks.fork(rec)
+	case *perf.Exit:
+		f.tasks.exit(rec.TID)
+	case *perf.Namespaces:
+		f.enter(rec.TID, rec.SampleID.Time, f.namespaces(rec), status)
+	case *perf.Comm:
+		// A task may come into another time namespace by execve, of which
+		// there is no record.
+		if f.plan.needsTime() && rec.Misc&perf.MiscCommExec != 0 {
+			ns := f.tasks.known[f.tasks.at(rec.TID, rec.SampleID.Time)]
+			if ino := f.timeNS(rec.TID); ino != 0 {
+				ns[container.TimeNS] = ino
+			}
+			f.enter(rec.TID, rec.SampleID.Time, ns, status)
+		}
+	}
+}
+
+// namespaces are those of a record. The time namespace is not among them: it is
+// read from the task, if that lives long enough, and else taken to be the one
+// that it had.
+func (f *Filter) namespaces(rec *perf.Namespaces) (ns container.Namespaces) {
+	for i, l := range rec.Links {
+		if i < len(ns) {
+			ns[i] = l.Ino
+		}
+	}
+	if f.plan.needsTime() {
+		if ns[container.TimeNS] = f.timeNS(rec.TID); ns[container.TimeNS] == 0 {
+			ns[container.TimeNS] = f.tasks.known[f.tasks.at(rec.TID, rec.SampleID.Time)][container.TimeNS]
+		}
+	}
+	return ns
+}
+
+func (f *Filter) timeNS(tid int32) uint64 {
+	ino, err := f.fs.Proc(int(tid)).Namespace(container.TimeNS.String())
+	if err != nil {
+		return 0
+	}
+	return ino
+}
+
+func (f *Filter) enter(tid int32, time uint64, ns container.Namespaces, status bool) {
+	id := f.tasks.id(ns)
+	f.place(id, status)
+	f.tasks.enter(tid, time, id)
+}
+
+// place works out what namespaces mean, once. The kernel learns of an identity
+// as soon as a task is in it.
+func (f *Filter) place(id nsID, status bool) *place {
+	for int(id) >= len(f.places) {
+		f.places = append(f.places, place{})
+	}
+	p := &f.places[id]
+	if p.known {
+		return p
+	}
+	p.known = true
+	ns := &f.tasks.known[id]
+	for i := range f.plan.masks {
+		m := &f.plan.masks[i]
+		switch key, ok := m.identity(ns, &f.plan.host); {
+		case ok:
+			p.any |= m.Any
+			if m.Listed || m.Open != 0 {
+				p.ids = append(p.ids, f.identity(i, &key, status))
+			}
+		case m.unknown(ns, &f.plan.host):
+			p.maybe |= m.Any | m.Open | m.listedRules()
+		}
+	}
+	return p
+}
+
+func (f *Filter) identity(m int, id *kernel.Identity, status bool) *identity {
+	i := f.identities[*id]
+	if i != nil {
+		return i
+	}
+	i = &identity{mask: m}
+	if _, known := f.view.known[*id]; !status || !known {
+		i.seen = f.now()
+	}
+	f.identities[*id] = i
+	i.state.maybe = ^kernel.Rules(0)
+	f.pending++
+	f.setIdentity(id, i, f.view.identity(m, id, i.seen))
+	return i
+}
+
+// unknown: a namespace of the mask is not known, and none is the host's.
+func (m *mask) unknown(ns, host *container.Namespaces) bool {
+	unknown := false
+	for n := range container.NumNS {
+		if m.set.Has(n) {
+			if ns[n] == host[n] && ns[n] != 0 {
+				return false
+			}
+			unknown = unknown || ns[n] == 0
+		}
+	}
+	return unknown
+}
+
+func (m *mask) listedRules() (rules kernel.Rules) {
+	for _, l := range m.listed {
+		rules |= l.rules
+	}
+	return rules
+}
+
+// Round says that the samples of a round have been decided about. now is the
+// time of the recording's clock.
+func (f *Filter) Round(now uint64) {
+	f.tasks.round(now)
+}

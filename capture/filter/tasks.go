@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package filter
+
+import (
+	"sort"
+
+	"github.com/gantry-tools/gantry/container"
+	"github.com/gantry-tools/gantry/perf"
+)
+
+// nsID is a number for namespaces: their place in tasks.known. 0 is not known.
+type nsID uint32
+
+// tasks is which namespaces each task is in, over the time of the last rounds.
+type tasks struct {
+	byTID map[int32]*task
+	known []container.Namespaces
+	ids   map[container.Namespaces]nsID
+	// ended are those that ended in the current and the last round: rings are
+	// read one after the other, so that samples of them may come later.
+	ended, older []int32
+	moved        []int32 // those with more than one span
+	last         uint64  // time of the last round
+}
+
+// task is one thread. A thread with the number of an earlier one goes on with
+// its spans.
+type task struct {
+	spans []span // by time, not empty
+	gone  bool
+}
+
+// span begins when a task came into namespaces.
+type span struct {
+	time uint64
+	ns   nsID
+}
+
+func newTasks(host container.Namespaces) *tasks {
+	t := &tasks{byTID: make(map[int32]*task), known: make([]container.Namespaces, 1), ids: make(map[container.Namespaces]nsID)}
+	t.enter(0, 0, t.id(host)) // the idle task of each CPU
+	return t
+}
+
+// id is the number of namespaces.
+func (t *tasks) id(ns container.Namespaces) nsID {
+	if ns == (container.Namespaces{}) {
+		return 0
+	}
+	id, ok := t.ids[ns]
+	if !ok {
+		id = nsID(len(t.known))
+		t.known = append(t.known, ns)
+		t.ids[ns] = id
+	}
+	return id
+}
+
+// enter notes that a task is in namespaces from a time on. Records of different
+// CPUs, and those of the snapshot, come out of order.
+func (t *tasks) enter(tid int32, time uint64, ns nsID) {
+	k := t.byTID[tid]
+	if k == nil {
+		t.byTID[tid] = &task{spans: []span{{time, ns}}}
+		return
+	}
+	k.gone = false
+	i := len(k.spans)
+	for i > 0 && k.spans[i-1].time > time {
+		i--
+	}
+	switch {
+	case i > 0 && k.spans[i-1].time == time:
+		k.spans[i-1].ns = ns
+	case i > 0 && k.spans[i-1].ns == ns:
+	default:
+		k.spans = append(k.spans, span{})
+		copy(k.spans[i+1:], k.spans[i:])
+		k.spans[i] = span{time, ns}
+		if len(k.spans) == 2 {
+			t.moved = append(t.moved, tid)
+		}
+	}
+}
+
+// at is the namespaces of a task at a time.
+func (t *tasks) at(tid int32, time uint64) nsID {
+	k := t.byTID[tid]
+	if k == nil {
+		return 0
+	}
+	if last := &k.spans[len(k.spans)-1]; last.time <= time {
+		return last.ns
+	}
+	i := sort.Search(len(k.spans), func(i int) bool { return k.spans[i].time > time })
+	return k.spans[max(i-1, 0)].ns
+}
+
+// fork notes a new task, which is where its parent is. fromStatus: the record
+// describes a process that runs already, whose parent tells nothing; a thread
+// is where the others are unless another record says otherwise.
+func (t *tasks) fork(r *perf.Fork) {
+	ns := t.at(r.PTID, r.Time)
+	if r.Misc&perf.MiscStatusOnly != 0 && r.PID == r.TID {
+		ns = 0
+	}
+	t.enter(r.TID, r.Time, ns)
+}
+
+// exit notes the end of a task. Its last samples come behind this record.
+func (t *tasks) exit(tid int32) {
+	if k := t.byTID[tid]; k != nil {
+		k.gone = true
+		t.ended = append(t.ended, tid)
+	}
+}
+
+// slack is how much older than a round a sample of the next one may be, in
+// nanoseconds.
+const slack = 1e9
+
+// round forgets what no sample of a later round asks for: tasks that had ended
+// before the last round, and spans that were over by then.
+func (t *tasks) round(now uint64) {
+	for _, tid := range t.older {
+		if k := t.byTID[tid]; k != nil && k.gone {
+			delete(t.byTID, tid)
+		}
+	}
+	t.ended, t.older = t.older[:0], t.ended
+	still := t.moved[:0]
+	for _, tid := range t.moved {
+		k := t.byTID[tid]
+		if k == nil {
+			continue
+		}
+		over := 0
+		for over+1 < len(k.spans) && k.spans[over+1].time+slack < t.last {
+			over++
+		}
+		k.spans = append(k.spans[:0], k.spans[over:]...)
+		if len(k.spans) > 1 {
+			still = append(still, tid)
+		}
+	}
+	t.moved, t.last = still, now
+}

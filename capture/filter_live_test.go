@@ -1,0 +1,504 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package capture
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/gantry-tools/gantry/container"
+	"github.com/gantry-tools/gantry/internal/linux/procfs"
+	"github.com/gantry-tools/gantry/internal/testutil"
+	"github.com/gantry-tools/gantry/perf"
+)
+
+// workerSource reads numbers, and for each n calls getpriority and the function
+// hit n times, then burns a little CPU and says "done".
+const workerSource = `
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+__attribute__((noinline)) int hit(int n) { __asm__ volatile(""); return n; }
+
+static void burn(void) {
+	struct timespec t;
+	do
+		clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+	while (t.tv_sec == 0 && t.tv_nsec < 30000000);
+}
+
+int main(void) {
+	char line[32];
+	puts("ready");
+	fflush(stdout);
+	while (fgets(line, sizeof line, stdin)) {
+		for (int i = atoi(line); i > 0; i--) {
+			syscall(SYS_getpriority, 0, 0);
+			hit(i);
+		}
+		burn();
+		puts("done");
+		fflush(stdout);
+	}
+	return 0;
+}
+`
+
+// worker is a running worker program.
+type worker struct {
+	pid    int
+	in     io.Writer
+	out    *bufio.Reader
+	inside *testutil.Container // nil: a process of the test
+}
+
+// calls has the worker make so many calls.
+func (w *worker) calls(t testing.TB, n int) {
+	line := fmt.Sprintf("%d\n", n)
+	if w.inside != nil {
+		w.inside.Write(t, line)
+		w.inside.ReadLine(t)
+		return
+	}
+	if _, err := io.WriteString(w.in, line); err != nil {
+		t.Error(err)
+	}
+	if got, err := w.out.ReadString('\n'); err != nil || got != "done\n" {
+		t.Errorf("worker %d says %q: %v", w.pid, got, err)
+	}
+}
+
+// contained starts the worker program in a container, as a link to the same
+// file, so that a probe in it means all of them.
+func contained(t testing.TB, prog, name string) *worker {
+	t.Helper()
+	c := testutil.CreateContainer(t, testutil.ContainerSpec{
+		Name: name, Files: map[string]string{"/app/worker": prog}, Args: []string{"/app/worker"}, Ready: "ready"})
+	inside := c.Rootfs + "/app/worker"
+	if err := os.Remove(inside); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Link(prog, inside); err != nil {
+		t.Fatal(err)
+	}
+	c.Start(t)
+	return &worker{pid: c.PID, inside: c}
+}
+
+// started starts a command that becomes the worker program, as a child of one
+// that is the command itself if forks.
+func started(t testing.TB, forks bool, args ...string) *worker {
+	t.Helper()
+	cmd := exec.Command(args[0], args[1:]...)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { in.Close(); cmd.Wait() })
+	w := &worker{pid: cmd.Process.Pid, in: in, out: bufio.NewReader(out)}
+	if line, err := w.out.ReadString('\n'); err != nil || line != "ready\n" {
+		t.Fatalf("%v: %q, %v", args, line, err)
+	}
+	if forks {
+		kids, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", w.pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if w.pid, err = strconv.Atoi(strings.TrimSpace(string(kids))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return w
+}
+
+// workerProgram compiles the worker, next to where containers are made.
+func workerProgram(t testing.TB) string {
+	t.Helper()
+	return testutil.CompileC(t, workerSource, "-static")
+}
+
+// recordWhile records while work runs, which begins when all events are on.
+func recordWhile(t testing.TB, o Options, work func()) *recording {
+	t.Helper()
+	begun := make(chan struct{})
+	var once sync.Once
+	o.CmdLine = []string{"gantry", "record"}
+	o.Progress = func(Progress) { once.Do(func() { close(begun) }) }
+	r, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	f, err := os.Create(filepath.Join(t.TempDir(), "perf.data"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	var wait sync.WaitGroup
+	wait.Go(func() {
+		defer cancel()
+		<-begun
+		work()
+	})
+	res, err := r.Run(ctx, Output{File: f})
+	cancel()
+	once.Do(func() { close(begun) })
+	wait.Wait()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &recording{f.Name(), res}
+}
+
+// chosen are the containers that the selectors mean, and a resolver that was
+// asked.
+func chosen(t testing.TB, defs container.Definitions, selectors ...string) ([]container.Choice, *container.Resolver) {
+	t.Helper()
+	r := resolver(t)
+	r.Refresh(context.Background())
+	var list []container.Choice
+	for _, s := range selectors {
+		c, err := container.BuiltIn().With(defs).ParseChoice(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, c)
+	}
+	return list, r
+}
+
+// samplesBy counts the samples of a file by event and process.
+func samplesBy(t testing.TB, path string) map[string]map[int]int {
+	t.Helper()
+	out := make(map[string]map[int]int)
+	c := read(t, path)
+	names := make(map[uint64]string)
+	for _, ev := range c.events {
+		for _, id := range ev.IDs {
+			names[id] = ev.Name
+		}
+	}
+	for i := range c.samples {
+		name := names[c.samples[i].ID]
+		if out[name] == nil {
+			out[name] = make(map[int]int)
+		}
+		out[name][int(c.samples[i].PID)]++
+	}
+	return out
+}
+
+const priority = "syscalls:sys_enter_getpriority"
+
+// Samples of a clock, of a tracepoint and of a probe are those of the chosen
+// container only: its own tasks and one that entered its namespaces. Meanwhile
+// perf record of the tracepoint loses nothing.
+func TestFilterContainer(t *testing.T) {
+	testutil.Require(t, testutil.Root, testutil.PerfEvents, testutil.CgroupV2, testutil.Tracefs, testutil.BTF,
+		testutil.Tool("runc", "perf", "gcc", "nsenter"))
+	prog := workerProgram(t)
+	a, b, host := contained(t, prog, "a"), contained(t, prog, "b"), started(t, false, prog)
+	entered := started(t, true, "nsenter", "-t", strconv.Itoa(a.pid), "-m", "-p", "/app/worker")
+	probe := "uprobe:" + prog + ":hit"
+	for name, o := range map[string]Options{"kernel": {}, "recorder": {NoBPF: true}} {
+		t.Run(name, func(t *testing.T) {
+			testutil.CheckLeaks(t)
+			o.Target.Containers, o.Resolver = chosen(t, nil, a.inside.ID)
+			o.Groups = groups(t, "cpu-clock", priority, probe)
+			peer := startPerf(t, priority)
+			rec := recordWhile(t, o, func() {
+				for _, w := range []*worker{a, b, host, entered} {
+					w.calls(t, 500)
+				}
+			})
+			if n := peer.stop(t); n < 4*500 {
+				t.Errorf("perf has %d records of 2000 calls", n)
+			}
+			by := samplesBy(t, rec.path)
+			for event, want := range map[string]int{priority: 500, probe: 500} {
+				if got := by[event]; len(got) != 2 || got[a.pid] != want || got[entered.pid] != want {
+					t.Errorf("%s: %v, want %d of %d and of %d", event, got, want, a.pid, entered.pid)
+				}
+			}
+			if got := by["cpu-clock"]; len(got) != 2 || got[a.pid] == 0 || got[entered.pid] == 0 {
+				t.Errorf("cpu-clock: %v, want some of %d and of %d", got, a.pid, entered.pid)
+			}
+			checkFiltered(t, rec.res.Filtered, name)
+			compareWithPerf(t, rec)
+		})
+	}
+}
+
+func checkFiltered(t *testing.T, f *Filtered, method string) {
+	t.Helper()
+	if f == nil || f.Method != method || f.Dropped == 0 || f.Undecided != 0 || (f.Kernel == 0) != (method == "recorder") {
+		t.Errorf("filtered: %+v", f)
+	}
+}
+
+// peer is a perf record that runs beside gantry.
+type peer struct {
+	cmd    *exec.Cmd
+	stdin  io.Closer
+	path   string
+	stderr bytes.Buffer
+}
+
+// startPerf records an event of the whole machine with perf, until it is
+// stopped.
+func startPerf(t *testing.T, event string) *peer {
+	t.Helper()
+	p := &peer{path: filepath.Join(t.TempDir(), "peer.data")}
+	p.cmd = exec.Command("perf", "record", "-q", "-a", "-m", "4M", "-e", event, "-o", p.path, "--", "sh", "-c", "echo on; read end")
+	in, err := p.cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.stdin, p.cmd.Stderr = in, &p.stderr
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "on\n" {
+		t.Fatalf("perf record: %q, %v\n%s", line, err, &p.stderr)
+	}
+	return p
+}
+
+// stop ends it and gives how many samples of workers it has.
+func (p *peer) stop(t *testing.T) (n int) {
+	t.Helper()
+	p.stdin.Close()
+	p.cmd.Wait() // the status of "read"
+	out := perfRun(t, "script", "-i", p.path, "-F", "comm", "-G")
+	return strings.Count(out, "worker") + strings.Count(out, "prog")
+}
+
+// A container that starts while the recording goes on is recorded from its
+// first system call on, if its name is one of those that are waited for.
+func TestFilterLaterContainer(t *testing.T) {
+	testutil.Require(t, testutil.Root, testutil.PerfEvents, testutil.CgroupV2, testutil.Tracefs, testutil.BTF, testutil.Tool("runc", "gcc"))
+	prog := workerProgram(t)
+	for name, o := range map[string]Options{"kernel": {}, "recorder": {NoBPF: true}} {
+		t.Run(name, func(t *testing.T) {
+			pattern := "*-later" + testutil.RandomHex(6)
+			o.Target.Containers, o.Resolver = chosen(t, nil, pattern)
+			o.Groups = groups(t, "cpu-clock", priority)
+			var mine, other *worker
+			rec := recordWhile(t, o, func() {
+				mine, other = contained(t, prog, pattern[2:]), contained(t, prog, "other")
+				mine.calls(t, 300)
+				other.calls(t, 300)
+			})
+			by := samplesBy(t, rec.path)
+			if got := by[priority]; len(got) != 1 || got[mine.pid] != 300 {
+				t.Errorf("calls %v, want 300 of %d", got, mine.pid)
+			}
+			if got := by["cpu-clock"]; got[mine.pid] == 0 || got[other.pid] != 0 {
+				t.Errorf("cpu-clock %v, want some of %d and none of %d", got, mine.pid, other.pid)
+			}
+			if rec.res.Filtered.Undecided != 0 {
+				t.Errorf("filtered: %+v", rec.res.Filtered)
+			}
+		})
+	}
+}
+
+// eightNamespaces starts a worker in namespaces of its own, of every kind.
+func eightNamespaces(t testing.TB, prog string) *worker {
+	return started(t, true, "unshare", "--mount", "--uts", "--ipc", "--net", "--pid", "--fork", "--user", "--cgroup", "--time", prog)
+}
+
+// identityOf is the text of the identity of a process under a definition.
+func identityOf(t testing.TB, d *container.Definition, pid int) string {
+	t.Helper()
+	id := container.Identity{}
+	for _, n := range d.Namespaces {
+		ino, err := procfs.FS{}.Proc(pid).Namespace(n.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		id.Namespaces[n] = ino
+	}
+	return d.Text(id)
+}
+
+// Of 66 containers under a definition of all eight namespaces, 64 are chosen by
+// their identities.
+func TestFilterIdentities(t *testing.T) {
+	testutil.Require(t, testutil.Root, testutil.PerfEvents, testutil.Tracefs, testutil.BTF, testutil.Tool("gcc", "unshare"))
+	prog := workerProgram(t)
+	eight, err := container.ParseDefinition("eight=uts,ipc,mnt,pid,net,cgroup,user,time")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defs := container.Definitions{eight}
+	var selectors []string
+	var workers []*worker
+	for i := range 66 {
+		w := eightNamespaces(t, prog)
+		workers = append(workers, w)
+		if i < 64 {
+			selectors = append(selectors, "eight:"+identityOf(t, &eight, w.pid))
+		}
+	}
+	probe := "uprobe:" + prog + ":hit"
+	for name, o := range map[string]Options{"kernel": {}, "recorder": {NoBPF: true}} {
+		t.Run(name, func(t *testing.T) {
+			o.Target.Containers, o.Resolver = chosen(t, defs, selectors...)
+			o.Groups = groups(t, "page-faults", priority, probe)
+			rec := recordWhile(t, o, func() {
+				for _, w := range workers {
+					w.calls(t, 3)
+				}
+			})
+			by := samplesBy(t, rec.path)
+			for _, event := range []string{priority, probe} {
+				for i, w := range workers {
+					want := 3
+					if i >= 64 {
+						want = 0
+					}
+					if got := by[event][w.pid]; got != want {
+						t.Errorf("%s: %d of worker %d, want %d", event, got, i, want)
+					}
+				}
+				if len(by[event]) != 64 {
+					t.Errorf("%s: of %d processes", event, len(by[event]))
+				}
+			}
+		})
+	}
+	t.Run("any", func(t *testing.T) {
+		var o Options
+		o.Target.Containers, o.Resolver = chosen(t, defs, "eight:any")
+		o.Groups = groups(t, priority, probe)
+		host := started(t, false, prog)
+		var later *worker
+		rec := recordWhile(t, o, func() {
+			later = eightNamespaces(t, prog)
+			for _, w := range []*worker{host, workers[0], workers[65], later} {
+				w.calls(t, 3)
+			}
+		})
+		by := samplesBy(t, rec.path)
+		for _, event := range []string{priority, probe} {
+			got := by[event]
+			for _, w := range []*worker{workers[0], workers[65], later} {
+				if got[w.pid] != 3 {
+					t.Errorf("%s: %v, want 3 of %d", event, got, w.pid)
+				}
+			}
+			if got[host.pid] != 0 {
+				t.Errorf("%s: %v of the host", event, got)
+			}
+		}
+	})
+}
+
+// A probe in a file follows a command with its children, and the processes
+// that are named with theirs; forks go on working.
+func TestProbesOfTasks(t *testing.T) {
+	testutil.Require(t, testutil.Root, testutil.PerfEvents, testutil.Tool("gcc", "perf"))
+	prog := workerProgram(t)
+	probe := "uprobe:" + prog + ":hit"
+	script := `for i in 1 2; do echo 7 | "$1"; done`
+	other := started(t, false, prog)
+	t.Run("command", func(t *testing.T) {
+		begun := make(chan struct{})
+		go func() { defer close(begun); other.calls(t, 5) }()
+		rec := record(t, Options{Groups: groups(t, probe, "cpu-clock"), Command: &Command{Args: []string{"sh", "-c", script, "sh", prog}}})
+		<-begun
+		if rec.res.Child.Code != 0 {
+			t.Errorf("status %d", rec.res.Child.Code)
+		}
+		got := samplesBy(t, rec.path)[probe]
+		if len(got) != 2 || total2(got) != 14 || got[other.pid] != 0 {
+			t.Errorf("%v, want 7 of two processes", got)
+		}
+		compareWithPerf(t, rec)
+	})
+	t.Run("process", func(t *testing.T) {
+		cmd := exec.Command("sh", "-c", "echo ready; read go; "+script, "sh", prog)
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		defer cmd.Wait()
+		defer in.Close()
+		lines := bufio.NewReader(out)
+		if _, err := lines.ReadString('\n'); err != nil {
+			t.Fatal(err)
+		}
+		rec := recordWhile(t, Options{Groups: groups(t, probe), Target: Target{PIDs: []int{cmd.Process.Pid}}}, func() {
+			other.calls(t, 5)
+			io.WriteString(in, "\n")
+			rest, err := io.ReadAll(lines)
+			if err != nil || strings.Count(string(rest), "done") != 2 {
+				t.Errorf("%q, %v", rest, err)
+			}
+		})
+		if got := samplesBy(t, rec.path)[probe]; len(got) != 2 || total2(got) != 14 || got[other.pid] != 0 {
+			t.Errorf("%v, want 7 of two processes", got)
+		}
+	})
+}
+
+func total2(n map[int]int) (sum int) {
+	for _, v := range n {
+		sum += v
+	}
+	return sum
+}
+
+// The recording says how it was filtered.
+func TestFilterProvenance(t *testing.T) {
+	testutil.Require(t, testutil.Root, testutil.PerfEvents, testutil.BTF)
+	var o Options
+	o.Target.Containers, o.Resolver = chosen(t, nil, "pod:any", "no-such-*")
+	o.Groups = groups(t, "cpu-clock")
+	rec := recordWhile(t, o, func() {})
+	c := read(t, rec.path)
+	want := `"filter":{"selectors":["pod:any","no-such-*"],"method":"kernel","kernel_dropped":`
+	if !bytes.Contains(c.feats.Gantry, []byte(want)) {
+		t.Errorf("no %s in %s", want, c.feats.Gantry)
+	}
+	if slices.ContainsFunc(c.records, func(r perf.Record) bool { _, ok := r.(*perf.Lost); return ok }) {
+		t.Error("something was lost")
+	}
+}

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package capture
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/gantry-tools/gantry/capture/filter"
+	"github.com/gantry-tools/gantry/capture/perfevent"
+	"github.com/gantry-tools/gantry/perf"
+)
+
+// Places in the samples of this package, beside those of the scanner.
+const (
+	sampleIDAt  = 8
+	samplePIDAt = 24
+	sampleTIDAt = 28
+)
+
+const (
+	// holdTime and maxHeld bound the samples that wait until it is known what
+	// their container is called.
+	holdTime = 3 * time.Second
+	maxHeld  = 64 << 20 // bytes
+)
+
+// sifter takes the samples out of what the rings hold that are not recorded.
+type sifter struct {
+	filter *filter.Filter // nil: containers do not count
+	plan   *filter.Plan   // of the filter
+	// unloaded is why the kernel did not take the filter.
+	unloaded error
+	// followed are the tasks that are recorded, nil if they are not told
+	// apart: the target has tasks, and a probe cannot be bound to them.
+	followed *follower
+	events   map[uint64]sifting // by the id of the event
+	follows  bool               // some of them follow tasks
+
+	reserve *reserve // of binaries; nil without a filter
+	held    []heldSample
+	bytes   []byte // of the samples held, one behind the other
+	since   time.Time
+	late    tally // of those that were held and written
+}
+
+// sifting is how the samples of one event are sifted.
+type sifting struct {
+	// passed: the kernel has let them pass. follow: only those of followed
+	// tasks count.
+	passed, follow bool
+	// cgroupAt is the place of the cgroup from the sample's end, 0: it has
+	// none.
+	cgroupAt int
+}
+
+// heldSample is a sample that waits.
+type heldSample struct {
+	place filter.Place
+	size  int
+}
+
+// add tells of an open event.
+func (s *sifter) add(ev *perfevent.Event, how sifting) {
+	if s.events == nil {
+		s.events = make(map[uint64]sifting)
+	}
+	st := ev.Attr.SampleType
+	if st&perf.SampleCgroup != 0 && st&perf.SampleAux == 0 {
+		how.cgroupAt = 8
+		for _, behind := range []perf.SampleType{perf.SampleDataPageSize, perf.SampleCodePageSize} {
+			if st&behind != 0 {
+				how.cgroupAt += 8
+			}
+		}
+	}
+	s.events[ev.ID] = how
+	s.follows = s.follows || how.follow
+}
+
+// active: some samples are not recorded.
+func (s *sifter) active() bool { return s.filter != nil || s.follows }
+
+// sift gives what is to be written of the records that a ring of samples holds:
+// all of them as they are, or those that are kept, in room.
+func (s *sifter) sift(a, b []byte, room *[]byte) (x, y []byte, err error) {
+	var scratch []byte
+	kept, all := (*room)[:0], true
+	at := 0
+	for raw, err := range perfevent.Records(a, b, &scratch) {
+		if err != nil {
+			return nil, nil, fmt.Errorf("read ring: %w", err)
+		}
+		keep := s.keep(raw)
+		if !keep && all {
+			all = false
+			kept = append(append(kept, a[:min(at, len(a))]...), b[:max(at-len(a), 0)]...)
+		}
+		if keep && !all {
+			kept = append(kept, raw...)
+		}
+		at += len(raw)
+	}
+	*room = kept
+	if all {
+		return a, b, nil
+	}
+	return kept, nil, nil
+}
+
+// keep reports whether a record is written now.
+func (s *sifter) keep(raw []byte) bool {
+	if perf.RecordType(nativeOrder.Uint32(raw)) != perf.RecordSample || len(raw) < sampleMin {
+		return true
+	}
+	how := s.events[nativeOrder.Uint64(raw[sampleIDAt:])]
+	tid := int32(nativeOrder.Uint32(raw[sampleTIDAt:]))
+	if how.follow {
+		return s.followed.has(tid)
+	}
+	if s.filter == nil {
+		return true
+	}
+	sample := filter.Sample{TID: tid, Time: nativeOrder.Uint64(raw[sampleTimeAt:]), Passed: how.passed}
+	if how.cgroupAt > 0 {
+		sample.Cgroup = nativeOrder.Uint64(raw[len(raw)-how.cgroupAt:])
+	}
+	v, place := s.filter.Decide(&sample)
+	if v != filter.Drop {
+		s.reserve.sampled(int32(nativeOrder.Uint32(raw[samplePIDAt:])))
+	}
+	if v == filter.Hold {
+		s.hold(raw, place)
+	}
+	return v == filter.Keep
+}
+
+func (s *sifter) hold(raw []byte, place filter.Place) {
+	if len(s.held) == 0 {
+		s.since = time.Now()
+	}
+	s.held = append(s.held, heldSample{place, len(raw)})
+	s.bytes = append(s.bytes, raw...)
+}
+
+// holding reports whether samples wait. Those that come later are older than
+// what has been written, so that no round is finished meanwhile.
+func (s *sifter) holding() bool { return len(s.held) > 0 }
+
+// overdue: no more samples are held.
+func (s *sifter) overdue() bool {
+	return len(s.bytes) >= maxHeld || s.holding() && time.Since(s.since) >= holdTime
+}
+
+// release gives the samples that need not wait any longer and are kept; with
+// last those are all. The result is valid until the next sample is held.
+func (s *sifter) release(last bool) []byte {
+	out, rest, from := s.bytes[:0:0], s.held[:0], s.bytes
+	var wait []byte
+	for _, h := range s.held {
+		raw := from[:h.size]
+		from = from[h.size:]
+		switch s.filter.Settle(h.place, last) {
+		case filter.Keep:
+			out = append(out, raw...)
+		case filter.Hold:
+			rest = append(rest, h)
+			wait = append(wait, raw...)
+		}
+	}
+	s.held, s.bytes = rest, wait
+	return out
+}
+
+// follower is the tasks that a recording follows, as its sideband tells of them.
+type follower struct {
+	self  int32 // this process, whose thread may stand for a command
+	alive map[int32]bool
+	// ended are those that ended in the current and the last round.
+	ended, older []int32
+}
+
+func newFollower(tids []int) *follower {
+	f := &follower{self: int32(os.Getpid()), alive: make(map[int32]bool)}
+	for _, tid := range tids {
+		f.alive[int32(tid)] = true
+	}
+	return f
+}
+
+func (f *follower) has(tid int32) bool {
+	_, ok := f.alive[tid]
+	return ok
+}
+
+func (f *follower) record(rec perf.Record) {
+	switch rec := rec.(type) {
+	case *perf.Fork:
+		if rec.PID != f.self {
+			f.alive[rec.TID] = true
+		}
+	case *perf.Exit:
+		if f.has(rec.TID) {
+			f.alive[rec.TID] = false
+			f.ended = append(f.ended, rec.TID)
+		}
+	}
+}
+
+// round forgets the tasks that had ended before the last round.
+func (f *follower) round() {
+	for _, tid := range f.older {
+		if !f.alive[tid] {
+			delete(f.alive, tid)
+		}
+	}
+	f.ended, f.older = f.older[:0], f.ended
+}

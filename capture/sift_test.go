@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package capture
+
+import (
+	"bytes"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/gantry-tools/gantry/capture/perfevent"
+	"github.com/gantry-tools/gantry/perf"
+)
+
+// sampleOf appends a sample as the kernel writes it: of an event, a task and a
+// cgroup, with more words in between.
+func sampleOf(b []byte, id uint64, tid int32, time, cgroup uint64, more int) []byte {
+	size := perf.HeaderSize + 8*(5+more+1)
+	b = perf.Header{Type: perf.RecordSample, Size: uint16(size)}.Append(b, nativeOrder)
+	for _, w := range []uint64{id, 0, uint64(uint32(tid))<<32 | uint64(uint32(tid)), time, 0} {
+		b = nativeOrder.AppendUint64(b, w)
+	}
+	for range more {
+		b = nativeOrder.AppendUint64(b, 0x1111)
+	}
+	return nativeOrder.AppendUint64(b, cgroup)
+}
+
+// tids are the tasks of the samples in b.
+func tids(t *testing.T, b ...[]byte) (list []int32) {
+	t.Helper()
+	for raw, err := range perfevent.Records(slices.Concat(b...), nil, nil) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if perf.ParseHeader(raw, nativeOrder).Type == perf.RecordSample {
+			list = append(list, int32(nativeOrder.Uint32(raw[sampleTIDAt:])))
+		}
+	}
+	return list
+}
+
+// following sifts by the tasks that it follows.
+func following(tasks ...int) *sifter {
+	s := &sifter{followed: newFollower(tasks)}
+	s.add(&perfevent.Event{ID: 7, Attr: perf.Attr{SampleType: perf.SampleCgroup}}, sifting{follow: true})
+	s.add(&perfevent.Event{ID: 8}, sifting{})
+	return s
+}
+
+// Wherever the ring wraps, the same samples are kept, and all records that are
+// no samples.
+func TestSiftWrap(t *testing.T) {
+	var b []byte
+	for i := range int32(40) {
+		b = sampleOf(b, 7, 100+i%4, uint64(i), 5, int(i)%3)
+		if i%10 == 0 {
+			b = perf.Header{Type: perf.RecordLost, Size: 24}.Append(b, nativeOrder)
+			b = append(b, make([]byte, 16)...)
+		}
+	}
+	b = sampleOf(b, 8, 1, 50, 5, 0)
+	s := following(100, 102)
+	if !s.active() {
+		t.Fatal("not active")
+	}
+	var want []byte
+	for at := 0; at <= len(b); at += 8 {
+		var room []byte
+		x, y, err := s.sift(b[:at], b[at:], &room)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := slices.Concat(x, y)
+		if want == nil {
+			want = got
+		}
+		if !bytes.Equal(got, want) {
+			t.Fatalf("split at %d: %v, want %v", at, tids(t, got), tids(t, want))
+		}
+	}
+	list := tids(t, want)
+	if len(list) != 21 || slices.Contains(list, 101) || !slices.Contains(list, 1) {
+		t.Errorf("kept are %v", list)
+	}
+	if n := bytes.Count(want, perf.Header{Type: perf.RecordLost, Size: 24}.Append(nil, nativeOrder)); n != 4 {
+		t.Errorf("%d LOST records, want 4", n)
+	}
+	// What is kept whole is not copied.
+	s = following(100, 101, 102, 103)
+	var room []byte
+	if x, y, err := s.sift(b[:80], b[80:], &room); err != nil || &x[0] != &b[0] || len(x) != 80 || len(y) != len(b)-80 || len(room) != 0 {
+		t.Errorf("%d and %d bytes, %v", len(x), len(y), err)
+	}
+	if _, _, err := s.sift(b[:len(b)-8], nil, &room); err == nil {
+		t.Error("no error for a record that is cut")
+	}
+}
+
+func TestFollower(t *testing.T) {
+	f := newFollower([]int{10})
+	fork := func(pid, tid int32) {
+		f.record(&perf.Fork{Task: perf.Task{PID: pid, TID: tid}})
+	}
+	exit := func(tid int32) { f.record(&perf.Exit{Task: perf.Task{PID: tid, TID: tid}}) }
+	fork(20, 20)
+	fork(20, 21)
+	fork(f.self, 99)
+	exit(21)
+	exit(50)
+	for tid, want := range map[int32]bool{10: true, 20: true, 21: true, 99: false, 50: false, 0: false} {
+		if f.has(tid) != want {
+			t.Errorf("task %d: %v", tid, !want)
+		}
+	}
+	f.round()
+	if !f.has(21) {
+		t.Error("forgotten in the round of its end")
+	}
+	exit(20)
+	fork(30, 20) // the number is used again
+	f.round()
+	f.round()
+	if f.has(21) || !f.has(20) {
+		t.Errorf("after its end: %v, used again: %v", f.has(21), f.has(20))
+	}
+}
+
+// The cgroup of a sample is found behind what may follow it.
+func TestSiftingCgroup(t *testing.T) {
+	var s sifter
+	for id, tt := range []struct {
+		typ  perf.SampleType
+		want int
+	}{
+		{perf.SampleIP, 0},
+		{perf.SampleIP | perf.SampleCgroup, 8},
+		{perf.SampleCgroup | perf.SampleDataPageSize | perf.SampleCodePageSize, 24},
+		{perf.SampleCgroup | perf.SampleAux, 0},
+	} {
+		s.add(&perfevent.Event{ID: uint64(id), Attr: perf.Attr{SampleType: tt.typ}}, sifting{})
+		if got := s.events[uint64(id)].cgroupAt; got != tt.want {
+			t.Errorf("%#x: %d, want %d", tt.typ, got, tt.want)
+		}
+	}
+	if s.active() {
+		t.Error("active without a filter")
+	}
+}
+
+// No more is held than is bounded.
+func TestOverdue(t *testing.T) {
+	s := &sifter{held: []heldSample{{size: 8}}, bytes: make([]byte, 8), since: time.Now()}
+	if s.overdue() {
+		t.Error("at once")
+	}
+	s.since = s.since.Add(-holdTime)
+	if !s.overdue() {
+		t.Error("not after its time")
+	}
+	s.since, s.bytes = time.Now(), make([]byte, maxHeld)
+	if !s.overdue() || !s.holding() {
+		t.Error("not when it is too much")
+	}
+}

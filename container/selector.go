@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package container
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// ErrDefinition says that there is no definition of that name, or that it does
+// not go with the identity behind it.
+var ErrDefinition = errors.New("no such definition")
+
+// Choice is a selector of containers that are to be recorded, as it was read:
+// by name, by identity, or all of a definition.
+type Choice struct {
+	Text string // as it was given
+	// Definition is the one that the text begins with, or nil.
+	Definition *Definition
+	// Any: all containers of the definition.
+	Any bool
+	// Name is what Select takes. Together with a definition it means those
+	// of its containers that a container of this name is in: pod:web is the
+	// pod of web, with all that is in it.
+	Name string
+	// Identity is zero unless the text has one. It may have less than its
+	// definition names, and then means every identity that has as much.
+	Identity Identity
+}
+
+// ByName reports whether names decide, which may become known late.
+func (c *Choice) ByName() bool { return c.Name != "" }
+
+// ParseChoice reads "DEFINITION:any", "DEFINITION:IDENTITY", "DEFINITION:NAME",
+// "IDENTITY" and "NAME", where NAME is what Table.Select takes. s has all
+// definitions, the built-in ones too. The error is ErrDefinition or ErrNoMatch.
+func (s Definitions) ParseChoice(text string) (Choice, error) {
+	c := Choice{Text: text}
+	name, rest, _ := strings.Cut(text, ":")
+	if sel, ok := s.ParseSelector(text); ok {
+		c.Definition, c.Identity = s.Find(sel.Definition), sel.Identity
+		c.Any = c.Identity == Identity{}
+		return c, c.check()
+	}
+	if c.Definition = s.Find(name); c.Definition != nil {
+		if c.Name = rest; rest == "" {
+			return c, fmt.Errorf("%q names no container behind the definition: %w", text, ErrNoMatch)
+		}
+		return c, nil
+	}
+	if _, err := ParseIdentity(rest); rest == AnyIdentity || err == nil {
+		return c, fmt.Errorf("%q: %w (there are %s)", name, ErrDefinition, strings.Join(s.Names(), ", "))
+	}
+	c.Name = text
+	return c, nil
+}
+
+// check refuses an identity that no task can have under the definition.
+func (c *Choice) check() error {
+	d := c.Definition
+	if d == nil || c.Any {
+		return nil
+	}
+	for n, ino := range c.Identity.Namespaces {
+		if ino != 0 && !d.Set().Has(Namespace(n)) {
+			return fmt.Errorf("%q: no identity has a %s namespace under the definition %s: %w", c.Text, Namespace(n), d, ErrDefinition)
+		}
+	}
+	if (c.Identity.Cgroup != 0 || c.Identity.CgroupPath != "") && !d.Runtime && len(d.Cgroups) == 0 {
+		return fmt.Errorf("%q: no identity has a cgroup under the definition %s: %w", c.Text, d, ErrDefinition)
+	}
+	return nil
+}
+
+// Select finds the containers that a name means, as Match does; one with a * in
+// it means all containers of which a name, label, pod, image or id matches,
+// where * stands for any text.
+func (t *Table) Select(name string) ([]*Container, error) {
+	if !strings.Contains(name, "*") {
+		return t.Match(name)
+	}
+	pattern := regexp.MustCompile("(?s)^" + strings.ReplaceAll(regexp.QuoteMeta(name), `\*`, ".*") + "$")
+	found := t.filter(func(c *Container) bool {
+		return c.Kind == KindContainer &&
+			slices.ContainsFunc([]string{c.Name, c.Label(), c.Pod, c.Image, c.ID}, pattern.MatchString)
+	})
+	if len(found) == 0 {
+		return nil, fmt.Errorf("%q: %w", name, ErrNoMatch)
+	}
+	return found, nil
+}
+
+// Distinct reports whether the namespaces by which a container without a cgroup
+// of its own is known are its own: both known and not the host's.
+func (t *Table) Distinct(c *Container) bool {
+	d := Default()
+	return c.Namespaces.Differ(&t.Host, d.Set())
+}
+
+// Alone is the definition of which an identity that names none is one: of just
+// its namespaces, and its cgroup.
+func (id *Identity) Alone() *Definition {
+	d := &Definition{Name: AnyIdentity}
+	for n, ino := range id.Namespaces {
+		if ino != 0 {
+			d.Namespaces = append(d.Namespaces, Namespace(n))
+		}
+	}
+	if id.CgroupPath != "" {
+		d.Cgroups = []string{quoteGlob(id.CgroupPath)}
+	}
+	return d
+}
+
+// quoteGlob is the pattern that matches just this path.
+func quoteGlob(path string) string {
+	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(path)
+}
