@@ -31,7 +31,11 @@ func (s *Session) Calls(dst []symbol.Call, th *timeline.Thread, ip uint64, kerne
 
 // lines is the line information of a binary.
 func (s *Session) lines(b *binary) *symbol.Lines {
-	if b.lines == nil {
+	switch {
+	case b.lines != nil:
+	case isPerfMap(b.file.Path):
+		b.lines = new(symbol.Lines) // of generated code, names are all there is
+	default:
 		b.lines = s.resolver.Lines(s.ref(b.file))
 	}
 	return b.lines

@@ -264,7 +264,7 @@ func (c *collector) frame(p place, ip uint64, byAddr bool) profile.Frame {
 // placeInFile says which part of its file the frame's address lies in.
 func (s *Session) placeInFile(f *profile.Frame, p place) {
 	switch {
-	case p.bin != nil && p.bin.obj != nil:
+	case p.bin != nil && p.bin.obj != nil && len(p.bin.obj.Segments) > 0:
 		for _, seg := range p.bin.obj.Segments {
 			if p.addr >= seg.Vaddr && p.addr-seg.Vaddr < seg.Memory {
 				f.MapStart, f.MapLimit, f.MapOffset = seg.Vaddr, seg.Vaddr+seg.Memory, seg.Offset

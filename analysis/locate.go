@@ -113,11 +113,35 @@ func (s *Session) binary(f *timeline.File) *binary {
 	}
 	ref := s.ref(f)
 	b.id = ref.BuildID
-	if obj, err := s.resolver.Object(ref); err == nil {
+	if obj, err := s.object(f, ref); err == nil {
 		b.obj = obj
 		b.frames = make([]profile.FrameID, obj.Len())
 	}
 	return b
+}
+
+// object reads the symbols of f, or of the code that is generated in its memory.
+func (s *Session) object(f *timeline.File, ref symbol.Ref) (*symbol.Object, error) {
+	if !isPerfMap(f.Path) {
+		return s.resolver.Object(ref)
+	}
+	var dumps []symbol.Ref
+	for _, other := range s.Timeline.Files() {
+		if other.PID == f.PID && isJitdump(other.Path) && len(dumps) < maxDumps {
+			dumps = append(dumps, s.ref(other))
+		}
+	}
+	return s.resolver.Code(ref, dumps)
+}
+
+// maxDumps bounds the jitdump files of a process that are read.
+const maxDumps = 16
+
+// isJitdump says whether a mapping is that by which a process tells where its
+// jitdump file is.
+func isJitdump(name string) bool {
+	base := path.Base(name)
+	return strings.HasPrefix(base, "jit-") && strings.HasSuffix(base, ".dump")
 }
 
 // ref says which file f is.
@@ -176,7 +200,7 @@ func (s *Session) describe(p place, ip uint64) Location {
 	case p.bin != nil:
 		l.DSO, l.Path = p.bin.dso, p.bin.file.Path
 		if p.sym != noSymbol {
-			l.Name, l.Offset, l.Source = p.bin.obj.Demangled(p.sym), p.addr-p.bin.obj.Sym(p.sym).Start, "symtab"
+			l.Name, l.Offset, l.Source = p.bin.obj.Demangled(p.sym), p.addr-p.bin.obj.Sym(p.sym).Start, p.bin.obj.Source()
 		}
 	}
 	return l

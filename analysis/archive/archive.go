@@ -78,6 +78,7 @@ const (
 	binaryKind kind = "binary" // Open
 	debugKind  kind = "debug"  // OpenDebug
 	linkKind   kind = "link"   // OpenLink
+	codeKind   kind = "code"   // OpenMap
 )
 
 type answer struct {

@@ -66,6 +66,8 @@ func (f fake) OpenLink(_ symbol.Ref, path string) (symbol.File, int64, error) {
 	return f.get("link " + path)
 }
 
+func (f fake) OpenMap(ref symbol.Ref) (symbol.File, int64, error) { return f.get("map " + ref.Path) }
+
 // plain is an opener without separate symbols.
 type plain struct{ f fake }
 
@@ -112,6 +114,11 @@ func query(t testing.TB, o symbol.Opener, ref symbol.Ref, link string) []string 
 	}
 	if l, ok := o.(symbol.LinkOpener); ok {
 		add(l.OpenLink(ref, link))
+	} else {
+		out = append(out, "none")
+	}
+	if m, ok := o.(symbol.MapOpener); ok {
+		add(m.OpenMap(ref))
 	} else {
 		out = append(out, "none")
 	}

@@ -89,7 +89,7 @@ func (a *Archive) readManifest() error {
 			return fmt.Errorf("%s: no part %q of opener %d", manifestName, x.File, x.Opener)
 		}
 		a.answers[x.question] = x.File
-		if x.Kind != linkKind && !x.BuildID.IsZero() {
+		if x.Kind != linkKind && x.Kind != codeKind && !x.BuildID.IsZero() {
 			a.byID[question{Kind: x.Kind, BuildID: x.BuildID}] = x.File
 		}
 	}
@@ -187,6 +187,7 @@ type opener struct {
 var (
 	_ symbol.DebugOpener = (*opener)(nil)
 	_ symbol.LinkOpener  = (*opener)(nil)
+	_ symbol.MapOpener   = (*opener)(nil)
 )
 
 func (o *opener) Open(ref symbol.Ref) (symbol.File, int64, error) {
@@ -201,11 +202,15 @@ func (o *opener) OpenLink(ref symbol.Ref, path string) (symbol.File, int64, erro
 	return o.open(ask(o.index, linkKind, ref, path))
 }
 
+func (o *opener) OpenMap(ref symbol.Ref) (symbol.File, int64, error) {
+	return o.open(ask(o.index, codeKind, ref, ""))
+}
+
 // open opens the file that answers the question. A file known by its id is the
 // same whoever asks: another report may meet it at another path first.
 func (o *opener) open(q question) (symbol.File, int64, error) {
 	name, ok := o.a.answers[q]
-	if !ok && !q.BuildID.IsZero() && q.Kind != linkKind {
+	if !ok && !q.BuildID.IsZero() && q.Kind != linkKind && q.Kind != codeKind {
 		name, ok = o.a.byID[question{Kind: q.Kind, BuildID: q.BuildID}]
 	}
 	if !ok {
@@ -215,7 +220,7 @@ func (o *opener) open(q question) (symbol.File, int64, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	if q.BuildID.IsZero() || q.Kind == linkKind {
+	if q.BuildID.IsZero() || q.Kind == linkKind || q.Kind == codeKind {
 		return f, size, nil
 	}
 	if err := buildid.Check(f, size, q.BuildID); err != nil {

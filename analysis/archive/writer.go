@@ -136,6 +136,7 @@ type tee struct {
 var (
 	_ symbol.DebugOpener = (*tee)(nil)
 	_ symbol.LinkOpener  = (*tee)(nil)
+	_ symbol.MapOpener   = (*tee)(nil)
 )
 
 func (t *tee) Open(ref symbol.Ref) (symbol.File, int64, error) {
@@ -161,6 +162,15 @@ func (t *tee) OpenLink(ref symbol.Ref, path string) (symbol.File, int64, error) 
 	return t.keep(ask(t.index, linkKind, ref, path), f, size, err)
 }
 
+func (t *tee) OpenMap(ref symbol.Ref) (symbol.File, int64, error) {
+	inner, ok := t.inner.(symbol.MapOpener)
+	if !ok {
+		return nil, 0, fs.ErrNotExist
+	}
+	f, size, err := inner.OpenMap(ref)
+	return t.keep(ask(t.index, codeKind, ref, ""), f, size, err)
+}
+
 // keep packs what was opened. A file that is not the wanted one, or is no ELF
 // file, is passed on without: the report does not take it either, and who wrote
 // the recording chose the path.
@@ -179,9 +189,12 @@ func (t *tee) keep(q question, f symbol.File, size int64, err error) (symbol.Fil
 }
 
 func wanted(q question, f io.ReaderAt, size int64) bool {
+	if q.Kind == codeKind {
+		return symbol.IsCode(f, size)
+	}
 	if q.Kind == linkKind || q.BuildID.IsZero() {
 		_, err := elffile.Open(f, size)
-		return err == nil
+		return err == nil || symbol.IsDump(f, size)
 	}
 	return buildid.Check(f, size, q.BuildID) == nil
 }

@@ -107,16 +107,19 @@ func (p *Processes) OpenDebug(ref symbol.Ref) (symbol.File, int64, error) {
 	return openDebug(root, ref.BuildID)
 }
 
+func (p *Processes) proc() string {
+	if p.Proc == "" {
+		return "/proc"
+	}
+	return p.Proc
+}
+
 // root opens the root directory of a process.
 func (p *Processes) root(pid int32) (*os.Root, error) {
 	if pid <= 0 {
 		return nil, fmt.Errorf("open root of process %d: %w", pid, fs.ErrNotExist)
 	}
-	proc := p.Proc
-	if proc == "" {
-		proc = "/proc"
-	}
-	root, err := os.OpenRoot(filepath.Join(proc, strconv.Itoa(int(pid)), "root"))
+	root, err := os.OpenRoot(filepath.Join(p.proc(), strconv.Itoa(int(pid)), "root"))
 	if err != nil {
 		return nil, fmt.Errorf("open root of process %d: %w", pid, err)
 	}

@@ -44,8 +44,18 @@ type Object struct {
 	Machine  elf.Machine
 	Segments []Segment // in the order of the file
 
+	source    string  // of the names, where it is not the symbols of a file
 	exec      Segment // the first executable one, which is nearly always meant
 	demangled names
+}
+
+// Source says where the names come from: "symtab", or for generated code
+// "perf-map" or "jitdump".
+func (o *Object) Source() string {
+	if o.source == "" {
+		return "symtab"
+	}
+	return o.source
 }
 
 // ReadELF reads the symbols of the ELF file in r, which has size bytes. A file

@@ -353,7 +353,11 @@ func (t *Timeline) mmap(r *perf.Mmap) {
 		return
 	}
 	f := File{Path: mapName(r.Filename, r.PID)}
-	t.mapped(r.PID, r.TID, r.Misc, f, Mapping{Start: r.Addr, End: r.Addr + r.Len, PgOff: r.PgOff})
+	m := Mapping{Start: r.Addr, End: r.Addr + r.Len, PgOff: r.PgOff}
+	if f.Path != r.Filename {
+		m.PgOff = m.Start // what is generated is known by its address
+	}
+	t.mapped(r.PID, r.TID, r.Misc, f, m)
 }
 
 // protExec is PROT_EXEC of sys/mman.h.
@@ -364,7 +368,11 @@ func (t *Timeline) mmap2(r *perf.Mmap2) {
 		return
 	}
 	f := File{Path: mapName(r.Filename, r.PID), BuildID: string(r.BuildID), Maj: r.Maj, Min: r.Min, Ino: r.Ino, InoGen: r.InoGen}
-	t.mapped(r.PID, r.TID, r.Misc, f, Mapping{Start: r.Addr, End: r.Addr + r.Len, PgOff: r.PgOff})
+	m := Mapping{Start: r.Addr, End: r.Addr + r.Len, PgOff: r.PgOff}
+	if f.Path != r.Filename {
+		m.PgOff = m.Start
+	}
+	t.mapped(r.PID, r.TID, r.Misc, f, m)
 }
 
 // mapName is the name of a mapping. Anonymous memory that is executable holds

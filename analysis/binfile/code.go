@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package binfile
+
+import (
+	"bufio"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/gantry-tools/gantry/analysis/symbol"
+)
+
+var (
+	_ symbol.MapOpener = (*Root)(nil)
+	_ symbol.MapOpener = (*Processes)(nil)
+	_ symbol.MapOpener = (*Store)(nil)
+)
+
+// mapPath is where compilers that run with a program write its perf map. The
+// number is that of the process in its own pid namespace.
+func mapPath(pid int32) string { return fmt.Sprintf("/tmp/perf-%d.map", pid) }
+
+// OpenMap opens the perf map of a process of this mount namespace, by its number
+// on the host; it may have exited.
+func (r *Root) OpenMap(ref symbol.Ref) (symbol.File, int64, error) {
+	if ref.MountNS != r.mountNS {
+		return nil, 0, fmt.Errorf("open perf map of another mount namespace: %w", fs.ErrNotExist)
+	}
+	return openMap(r.root, mapPath(ref.PID))
+}
+
+// openMap opens a perf map below root. A link in its place is not followed:
+// anybody may write to /tmp.
+func openMap(root *os.Root, path string) (symbol.File, int64, error) {
+	info, err := root.Lstat("." + path)
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%w: %v", ErrNotRegular, info.Mode())
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("open %s: %w", path, err)
+	}
+	f, opened, err := openRegular(root, "."+path)
+	if err == nil && !os.SameFile(info, opened) {
+		f.Close()
+		err = fmt.Errorf("%w: it was replaced", symbol.ErrMismatch)
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("open %s: %w", path, err)
+	}
+	return f, opened.Size(), nil
+}
+
+// OpenMap opens the perf map of a process that still runs, below its root and by
+// its number in its pid namespace. As another process may have the number by
+// now, it must be in the mount namespace of ref, if that is known.
+func (p *Processes) OpenMap(ref symbol.Ref) (symbol.File, int64, error) {
+	root, err := p.root(ref.PID)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer root.Close()
+	dir := filepath.Join(p.proc(), strconv.Itoa(int(ref.PID)))
+	if ref.MountNS != 0 {
+		if link, err := os.Readlink(filepath.Join(dir, "ns/mnt")); err != nil || link != fmt.Sprintf("mnt:[%d]", ref.MountNS) {
+			return nil, 0, fmt.Errorf("open perf map of process %d of another mount namespace: %w", ref.PID, fs.ErrNotExist)
+		}
+	}
+	return openMap(root, mapPath(innerPID(dir, ref.PID)))
+}
+
+// innerPID is the number of a process in its own pid namespace, the last one of
+// NSpid in /proc/PID/status; the number on the host if that is not told.
+func innerPID(dir string, pid int32) int32 {
+	f, err := os.Open(filepath.Join(dir, "status"))
+	if err != nil {
+		return pid
+	}
+	defer f.Close()
+	for s := bufio.NewScanner(f); s.Scan(); {
+		list, ok := strings.CutPrefix(s.Text(), "NSpid:")
+		if !ok {
+			continue
+		}
+		numbers := strings.Fields(list)
+		if len(numbers) == 0 {
+			break
+		}
+		if n, err := strconv.ParseInt(numbers[len(numbers)-1], 10, 32); err == nil {
+			return int32(n)
+		}
+	}
+	return pid
+}
+
+// OpenMap opens what was kept of generated code under the id of ref.
+func (s *Store) OpenMap(ref symbol.Ref) (symbol.File, int64, error) {
+	return opened(s.LookupCode(ref.BuildID))
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package analysis
+
+import (
+	"bytes"
+	endian "encoding/binary"
+	"io"
+	"io/fs"
+	"testing"
+
+	"github.com/gantry-tools/gantry/analysis/symbol"
+	"github.com/gantry-tools/gantry/buildid"
+	"github.com/gantry-tools/gantry/perf/perfdata"
+)
+
+// codeFiles has files by path, and perf maps by process or by id.
+type codeFiles struct {
+	files map[string][]byte
+	maps  map[int32][]byte
+	kept  map[buildid.ID][]byte
+}
+
+var _ symbol.MapOpener = codeFiles{}
+
+type bytesFile struct {
+	*bytes.Reader
+	io.Closer
+}
+
+func openBytes(b []byte) (symbol.File, int64, error) {
+	if b == nil {
+		return nil, 0, fs.ErrNotExist
+	}
+	return bytesFile{bytes.NewReader(b), io.NopCloser(nil)}, int64(len(b)), nil
+}
+
+func (c codeFiles) Open(ref symbol.Ref) (symbol.File, int64, error) {
+	return openBytes(c.files[ref.Path])
+}
+
+func (c codeFiles) OpenMap(ref symbol.Ref) (symbol.File, int64, error) {
+	if b := c.kept[ref.BuildID]; b != nil {
+		return openBytes(b)
+	}
+	return openBytes(c.maps[ref.PID])
+}
+
+// loadedCode is a jitdump with one function.
+func loadedCode(name string, addr, size uint64) []byte {
+	le := endian.LittleEndian
+	b := le.AppendUint32(nil, 0x4A695444)
+	b = le.AppendUint32(le.AppendUint32(b, 1), 40)
+	b = append(b, make([]byte, 28)...)
+	b = le.AppendUint32(le.AppendUint32(b, 0), uint32(16+40+len(name)+1))
+	b = append(b, make([]byte, 8+16)...)
+	for _, v := range []uint64{addr, size, 1} {
+		b = le.AppendUint64(b, v)
+	}
+	return append(append(b, name...), 0)
+}
+
+// Code in memory has the names that its process wrote down: in a perf map, in a
+// jitdump, or in what the recorder has kept.
+func TestGeneratedCode(t *testing.T) {
+	id, err := buildid.New(append([]byte("gntc"), make([]byte, 16)...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	from := codeFiles{
+		files: map[string][]byte{"/work/jit-2.dump": loadedCode("dumped", 0x10000, 0x100), "/work/jit-4.dump": []byte("none")},
+		maps:  map[int32][]byte{1: []byte("10010 10 mapped one\n10020 10 _ZN3foo3barEv\n"), 3: []byte("10010 10 of another\n")},
+		kept:  map[buildid.ID][]byte{id: []byte("10010 20 kept\n")},
+	}
+	r := newRecording(t, 0)
+	for pid := int32(1); pid <= 5; pid++ {
+		r.add(comm(pid, "jit"), mapped(pid, 0x10000, "//anon", buildid.ID{}))
+	}
+	r.add(mapped(2, 0x900000, "/work/jit-2.dump", buildid.ID{}), mapped(4, 0x900000, "/work/jit-4.dump", buildid.ID{}))
+	r.add(sample(1, 0x10015), sample(1, 0x10020), sample(1, 0x10030), sample(2, 0x10015), sample(3, 0x10015), sample(4, 0x10015), sample(5, 0x10015))
+	s := r.open(&perfdata.Features{BuildIDs: []perfdata.BuildIDEntry{{PID: -1, ID: id.Bytes(), Path: "/tmp/perf-3.map"}}},
+		&Options{Binaries: []symbol.Opener{from}})
+	var got []Location
+	for {
+		it, err := s.Next()
+		if err != nil {
+			break
+		}
+		if it.Sample != nil {
+			got = append(got, s.Locate(it.Thread, it.Sample.IP, false))
+		}
+	}
+	want := []struct {
+		name, source, dso string
+		offset            uint64
+	}{
+		{"mapped one", "perf-map", "[JIT] tid 1", 5},
+		{"foo::bar", "perf-map", "[JIT] tid 1", 0},
+		{"", "", "[JIT] tid 1", 0},
+		{"dumped", "jitdump", "[JIT] tid 2", 0x15},
+		{"kept", "perf-map", "[JIT] tid 3", 5},
+		{"", "", "[JIT] tid 4", 0},
+		{"", "", "[JIT] tid 5", 0},
+	}
+	for i, w := range want {
+		if g := got[i]; g.Name != w.name || g.Source != w.source || g.DSO != w.dso || g.Offset != w.offset {
+			t.Errorf("sample %d: %+v, want %+v", i, g, w)
+		}
+	}
+	if n := len(s.Unresolved()); n != 2 {
+		t.Errorf("%d processes without names: %v", n, s.Unresolved())
+	}
+}

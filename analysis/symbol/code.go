@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package symbol
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+
+	"github.com/gantry-tools/gantry/analysis/symbol/jit"
+)
+
+// MapOpener is an Opener that may have what a compiler that runs with a program
+// wrote about the code that it generated.
+type MapOpener interface {
+	Opener
+	// OpenMap opens the perf map of process ref.PID, or what was kept under the
+	// id of ref. Its errors are those of Open.
+	OpenMap(ref Ref) (f File, size int64, err error)
+}
+
+// Code returns the functions that the process of ref generated, by their
+// addresses in memory, from its perf map and from the jitdump files that it
+// wrote. An error is remembered, and told by Failures.
+func (r *Resolver) Code(ref Ref, dumps []Ref) (*Object, error) {
+	res := &result{ref: ref}
+	code, source := &jit.Code{}, ""
+	res.err = fs.ErrNotExist
+	add := func(ref Ref, dump bool) {
+		c, kind, err := r.readCode(ref, dump)
+		if err == nil {
+			code.Append(c)
+			source, res.err = kind, nil
+		} else if source == "" && !errors.Is(err, fs.ErrNotExist) {
+			res.err = err
+		}
+	}
+	add(ref, false)
+	for _, d := range dumps {
+		add(d, true)
+	}
+	if res.err != nil {
+		res.err = fmt.Errorf("generated code of process %d: %w", ref.PID, &openError{reason: classify(res.err), err: res.err})
+		r.mu.Lock()
+		r.order = append(r.order, res)
+		r.mu.Unlock()
+		return nil, res.err
+	}
+	o := codeObject(code.Functions())
+	o.source = source
+	return o, nil
+}
+
+// readCode reads what the openers have for ref: a perf map, or a jitdump. Other
+// than a path, their content tells which.
+func (r *Resolver) readCode(ref Ref, dump bool) (c *jit.Code, kind string, err error) {
+	err = fs.ErrNotExist
+	for _, o := range r.openers {
+		var f File
+		var size int64
+		e := error(fs.ErrNotExist)
+		if o, ok := o.(MapOpener); ok {
+			f, size, e = o.OpenMap(ref)
+		}
+		if dump && e != nil {
+			f, size, e = o.Open(ref)
+		}
+		if e == nil {
+			c, kind, e = parseCode(f, size)
+			f.Close()
+		}
+		if e == nil {
+			return c, kind, nil
+		}
+		if !errors.Is(e, fs.ErrNotExist) {
+			err = e
+		}
+	}
+	return nil, "", err
+}
+
+func parseCode(r io.ReaderAt, size int64) (*jit.Code, string, error) {
+	c, err := jit.ReadDump(io.NewSectionReader(r, 0, size))
+	if !errors.Is(err, jit.ErrNotDump) {
+		return c, "jitdump", err
+	}
+	c, err = jit.ReadMap(io.NewSectionReader(r, 0, size))
+	if err == nil && c.Len() == 0 {
+		err = fmt.Errorf("perf map without functions: %w", fs.ErrNotExist)
+	}
+	return c, "perf-map", err
+}
+
+// IsCode reports whether a file is a perf map or a jitdump, with code in it.
+func IsCode(r io.ReaderAt, size int64) bool {
+	c, _, err := parseCode(r, size)
+	return err == nil && c.Len() > 0 && c.Bad <= c.Len()
+}
+
+// IsDump reports whether a file is a jitdump.
+func IsDump(r io.ReaderAt, size int64) bool {
+	_, err := jit.ReadDump(io.NewSectionReader(r, 0, size))
+	return err == nil
+}
+
+// codeObject makes an Object of functions in memory.
+func codeObject(list []jit.Function) *Object {
+	var names []byte
+	entries := make([]entry, 0, len(list))
+	for i := range list {
+		f := &list[i]
+		if len(names)+len(f.Name)+1 > maxStrings {
+			break
+		}
+		entries = append(entries, entry{start: f.Start, end: f.End, name: uint32(len(names)), bind: bindGlobal})
+		names = append(append(names, f.Name...), 0)
+	}
+	o := &Object{}
+	o.Table, _ = buildTable(string(names), entries, better, 0)
+	return o
+}
