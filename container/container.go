@@ -5,6 +5,7 @@ package container
 import (
 	"cmp"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 )
@@ -112,6 +113,7 @@ func (c *Container) update(u *Container) {
 	c.label(u.Labels)
 }
 
+// label adds labels, as many as a file may have.
 func (c *Container) label(labels map[string]string) {
 	if len(labels) == 0 {
 		return
@@ -119,7 +121,11 @@ func (c *Container) label(labels map[string]string) {
 	if c.Labels == nil {
 		c.Labels = make(map[string]string, len(labels))
 	}
-	maps.Copy(c.Labels, labels)
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
+		if _, known := c.Labels[k]; known || len(c.Labels) < maxLabels {
+			c.Labels[k] = labels[k]
+		}
+	}
 }
 
 // onlyDescribes reports whether c tells an id and what goes with it, but

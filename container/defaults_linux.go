@@ -15,15 +15,21 @@ import (
 func DefaultSources(root string) []Source {
 	f := procfs.New(root)
 	var list []Source
+	add := func(path string, s Source) {
+		if strings.HasPrefix(path, f.Path("run/user")+"/") {
+			s = userSource{s}
+		}
+		list = append(list, s)
+	}
 	for _, dir := range expand(f, ociDirs(f)...) {
-		list = append(list, OCIState{dir})
+		add(dir, OCIState{dir})
 	}
 	list = append(list, ContainerdTasks{f.Path("run/containerd/io.containerd.runtime.v2.task")}, Kubelet{f.Path("var/log/containers")})
 	for _, s := range expand(f, "run/docker.sock", "run/user/*/docker.sock") {
-		list = append(list, Docker{s})
+		add(s, Docker{s})
 	}
 	for _, s := range expand(f, "run/podman/podman.sock", "run/user/*/podman/podman.sock") {
-		list = append(list, Podman{s})
+		add(s, Podman{s})
 	}
 	return append(list,
 		CRI{f.Path("run/containerd/containerd.sock"), RuntimeContainerd},

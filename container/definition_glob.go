@@ -4,12 +4,19 @@ package container
 
 import (
 	"path"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
 
-// maxGlob bounds a pattern: that of a path in the kernel.
-const maxGlob = 4096
+const (
+	// maxGlob bounds a pattern, and the path of a cgroup that one may match,
+	// as the kernel does (PATH_MAX).
+	maxGlob = 4096
+	// maxComponents bounds those of a pattern. With maxGlobs it bounds what
+	// a hostile recording, which has both patterns and paths, may cost.
+	maxComponents = 32
+)
 
 // anyComponents is the component of a glob that stands for any number of
 // components, none included.
@@ -40,6 +47,9 @@ func cleanGlob(glob string) (string, *DefinitionError) {
 			onlyAny = onlyAny && c == anyComponents
 		}
 		pos += len(c) + 1
+	}
+	if len(clean) > maxComponents {
+		return "", wrong(ErrGlob, 0, "the cgroup pattern has more than %d components", maxComponents)
 	}
 	if onlyAny {
 		return "", wrong(ErrGlob, 0, "cgroup pattern %q means the root cgroup, and so every task: name a cgroup", glob)
@@ -119,6 +129,9 @@ func matchGlob(glob, cgroup string) string {
 		if states[len(pattern)] {
 			return cgroup[:end]
 		}
+		if !slices.Contains(states, true) {
+			break
+		}
 		start = end
 	}
 	return ""
@@ -137,6 +150,9 @@ func skipAny(states []bool, pattern []string) {
 // that path: the outermost one that a glob matches. It is not ok if none does.
 func (d *Definition) CgroupOf(cgroup string) (string, bool) {
 	found := ""
+	if len(cgroup) > maxGlob {
+		return "", false
+	}
 	for _, g := range d.Cgroups {
 		if p := matchGlob(g, cgroup); p != "" && (found == "" || len(p) < len(found)) {
 			found = p

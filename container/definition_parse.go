@@ -67,7 +67,7 @@ const (
 	// cgroupPrefix begins a glob in the text of a definition.
 	cgroupPrefix = "cgroup="
 	maxName      = 63
-	maxGlobs     = 64
+	maxGlobs     = 32
 )
 
 // ParseDefinition reads "NAME=pid,net;cgroup=GLOB": a list of namespaces, any

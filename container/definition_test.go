@@ -47,7 +47,8 @@ func TestParseDefinitionErrors(t *testing.T) {
 		{"a=cgroup=/x/../y", ErrGlob, 12}, {"a=cgroup=/", ErrGlob, 9}, {"a=cgroup=**", ErrGlob, 9}, {"a=cgroup=/**/**", ErrGlob, 9},
 		{"a=cgroup=/x;cgroup=//x/", ErrDuplicate, 19}, {`a=cgroup=/x\`, ErrGlob, 10}, {"a=cgroup=/\xff", ErrGlob, 9},
 		{"a=cgroup=/" + strings.Repeat("a", maxGlob), ErrGlob, 9 + maxGlob},
-		{"a=pid" + strings.Repeat(";cgroup=/a", 65), ErrTooMany, 653},
+		{"a=cgroup=" + strings.Repeat("/a", maxComponents+1), ErrGlob, 9},
+		{"a=pid" + strings.Repeat(";cgroup=/a", 33), ErrTooMany, 333},
 	} {
 		d, err := ParseDefinition(tt.text)
 		var at *DefinitionError
@@ -95,7 +96,7 @@ func TestCgroupOf(t *testing.T) {
 		{"**/b", "/b", "/b"}, {"**/b", "/a/c/b/d/b", "/a/c/b"}, {"/a/**", "/a/b/c", "/a"}, {"/a/**/*", "/a/b/c", "/a/b"},
 		{"/kubepods*/**/pod*", "/kubepods.slice/besteffort/podX/ctr", "/kubepods.slice/besteffort/podX"},
 		{"/a/**/b/**/c", "/a/b/x/b/y/c/z", "/a/b/x/b/y/c"}, {"/[^a]?", "/bc/d", "/bc"}, {`/\*`, "/*", "/*"}, {`/\*`, "/x", ""},
-		{"/../**/x", "/../../x", "/../../x"}, {"/" + strings.Repeat("**/a/", 64) + "b", strings.Repeat("/a", 500), ""},
+		{"/../**/x", "/../../x", "/../../x"}, {"/" + strings.Repeat("**/a/", 15) + "b", strings.Repeat("/a", 500), ""},
 	} {
 		glob, err := cleanGlob(tt.glob)
 		if tt.glob == "/../**/x" {
@@ -112,6 +113,10 @@ func TestCgroupOf(t *testing.T) {
 		if got, ok := d.CgroupOf(tt.cgroup); got != tt.want || ok != (tt.want != "") {
 			t.Errorf("%.40s, %.40s: %q", tt.glob, tt.cgroup, got)
 		}
+	}
+	long := Definition{Cgroups: []string{"/a"}}
+	if got, ok := long.CgroupOf("/a/" + strings.Repeat("x", maxGlob)); ok {
+		t.Errorf("%.10s of a path that no kernel has", got)
 	}
 	d := Definition{Cgroups: []string{"/a/b", "/a"}}
 	if got, _ := d.CgroupOf("/a/b/c"); got != "/a" {

@@ -39,6 +39,7 @@ type tableJSON struct {
 	Containers  containers  `json:"containers,omitempty"`
 	Cgroups     cgroups     `json:"cgroups,omitempty"`
 	Lost        Lost        `json:"lost,omitzero"`
+	Full        bool        `json:"full,omitempty"`
 }
 
 // Lists that are given up while they are read, not when they fill the memory.
@@ -101,7 +102,7 @@ func (t *Table) MarshalJSON() ([]byte, error) {
 	})
 	return json.Marshal(tableJSON{
 		Version: version, Host: t.Host, Definitions: definitions(t.Definitions.Custom()),
-		Containers: list, Cgroups: t.Cgroups(), Lost: t.Lost,
+		Containers: list, Cgroups: t.Cgroups(), Lost: t.Lost, Full: t.Full,
 	})
 }
 
@@ -118,12 +119,15 @@ func (t *Table) UnmarshalJSON(b []byte) error {
 	if err := in.check(); err != nil {
 		return fmt.Errorf("%w: %w", errTable, err)
 	}
-	*t = Table{Host: in.Host, Lost: in.Lost, Definitions: Definitions(in.Definitions)}
+	*t = Table{Host: in.Host, Lost: in.Lost, Full: in.Full, Definitions: Definitions(in.Definitions)}
 	for _, c := range in.Cgroups {
 		t.setPath(c.ID, c.Path)
 	}
-	for _, c := range in.Containers {
-		t.insert(c)
+	t.list = in.Containers
+	// In the order of time, each goes to the end of its index: a hostile file
+	// has all of them under one key.
+	for _, c := range slices.SortedStableFunc(slices.Values(t.list), func(a, b *Container) int { return cmp.Compare(a.StartTime, b.StartTime) }) {
+		t.index(c)
 	}
 	return nil
 }

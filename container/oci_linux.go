@@ -50,7 +50,16 @@ func (s OCIState) Containers(ctx context.Context) ([]Info, error) {
 		}
 		list = append(list, in)
 	}
-	return list, errors.Join(errs...)
+	return list, joinFew(errs)
+}
+
+// joinFew joins errors, of which a hostile directory may have any number.
+func joinFew(errs []error) error {
+	const few = 8
+	if more := len(errs) - few; more > 0 {
+		errs = append(errs[:few:few], fmt.Errorf("and %d more", more))
+	}
+	return errors.Join(errs...)
 }
 
 // container reads the state that runc (state.json) or crun (status) keeps.
@@ -182,7 +191,7 @@ func (s ContainerdTasks) Containers(ctx context.Context) ([]Info, error) {
 			}
 		}
 	}
-	return list, errors.Join(errs...)
+	return list, joinFew(errs)
 }
 
 func (s ContainerdTasks) task(ns, id string) (Info, error) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 	"time"
 
@@ -122,16 +123,36 @@ func (r *Resolver) Refresh(ctx context.Context) []Warning {
 	if sources == nil {
 		sources = DefaultSources(r.fs.Root())
 	}
+	// Users may let their sources hang: together they have the time of one.
+	left := r.timeout
 	for _, s := range sources {
-		if err := r.ask(ctx, s); err != nil {
+		limit := r.timeout
+		_, user := s.(userSource)
+		if user {
+			limit = max(left, 1)
+		}
+		begun := time.Now()
+		if err := r.ask(ctx, s, limit); err != nil {
 			warnings = append(warnings, Warning{s.Name(), err})
+		}
+		if user {
+			left -= time.Since(begun)
 		}
 	}
 	if err := r.scan(ctx); err != nil {
 		warnings = append(warnings, Warning{"processes", err})
 	}
+	if r.table.Full {
+		warnings = append(warnings, Warning{"containers", ErrFull})
+	}
 	return warnings
 }
+
+// userSource is a source that is a user's to make and to serve.
+type userSource struct{ Source }
+
+// ErrFull says that not all containers and cgroups are known.
+var ErrFull = fmt.Errorf("there are more than %d, or %d cgroups: not all are known", maxContainers, maxCgroups)
 
 // walk adds every cgroup of the tree.
 func (r *Resolver) walk() (warnings []Warning) {
@@ -159,9 +180,9 @@ func (r *Resolver) full(path string) string {
 	return r.prefix + strings.TrimSuffix(path, "/")
 }
 
-// ask adds what one source tells, within its time.
-func (r *Resolver) ask(ctx context.Context, s Source) error {
-	ctx, cancel := context.WithTimeout(ctx, r.timeout)
+// ask adds what one source tells, within a time.
+func (r *Resolver) ask(ctx context.Context, s Source, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	list, err := s.Containers(ctx)
 	for i := range list {
@@ -170,7 +191,7 @@ func (r *Resolver) ask(ctx context.Context, s Source) error {
 		}
 	}
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return fmt.Errorf("no answer in %v: %w", r.timeout, ctx.Err())
+		return fmt.Errorf("no answer in %v: %w", limit.Round(time.Millisecond), ctx.Err())
 	}
 	return err
 }
@@ -179,20 +200,25 @@ func (r *Resolver) ask(ctx context.Context, s Source) error {
 // to be believed.
 func (r *Resolver) admit(in *Info) bool {
 	in.clip()
-	if len(r.table.list) >= maxContainers {
-		return false
-	}
-	var known *Container
-	if list := r.table.byID[in.ID]; len(list) > 0 {
-		known = list[len(list)-1]
-	}
-	if in.ID == "" || in.Hint && known == nil {
+	list := r.table.byID[in.ID]
+	if in.ID == "" || in.Hint && len(list) == 0 || !r.table.room() {
 		return false
 	}
 	if in.PID > 0 {
 		return r.complete(in) || r.ended && r.remember(in)
 	}
-	return in.Owner == 0 || known != nil && inSlice(known.CgroupPath, in.Owner)
+	if in.Owner == 0 {
+		return true
+	}
+	// A user tells of a container by its id, which may be another's, too: the
+	// one in the user's slice is meant, and no other.
+	for _, known := range slices.Backward(list[max(0, len(list)-maxSame):]) {
+		if inSlice(known.CgroupPath, in.Owner) {
+			in.CgroupID, in.CgroupPath, in.StartTime = known.CgroupID, known.CgroupPath, known.StartTime
+			return true
+		}
+	}
+	return false
 }
 
 // complete fills in what the container's first process tells. It is false if

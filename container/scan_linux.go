@@ -105,7 +105,7 @@ func (r *Resolver) look(pid int) error {
 		}
 		return nil
 	}
-	if len(r.table.list) >= maxContainers {
+	if !r.table.room() {
 		return nil
 	}
 	c = r.table.Add(byHierarchies(list, task.Namespaces))

@@ -117,7 +117,7 @@ func TestHostileSocket(t *testing.T) {
 			socket := fakeDocker(t, handler)
 			r := &Resolver{timeout: 500 * time.Millisecond}
 			start := time.Now()
-			err := r.ask(context.Background(), Docker{socket})
+			err := r.ask(context.Background(), Docker{socket}, r.timeout)
 			if err == nil || len(r.table.list) != 0 {
 				t.Errorf("%v, %v", r.table.list, err)
 			}
@@ -232,7 +232,7 @@ func TestCRI(t *testing.T) {
 func TestCRISilent(t *testing.T) {
 	_, socket := listen(t) // nobody accepts
 	r := &Resolver{timeout: 300 * time.Millisecond}
-	if err := r.ask(context.Background(), CRI{socket, ""}); !errors.Is(err, context.DeadlineExceeded) {
+	if err := r.ask(context.Background(), CRI{socket, ""}, r.timeout); !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)
 	}
 }
@@ -245,7 +245,7 @@ func TestCRINames(t *testing.T) {
 	if got := r.table.Label(7); got != hexA[:12] {
 		t.Errorf("before: %s", got)
 	}
-	if err := r.ask(context.Background(), CRI{serveCRI(t, fakeCRI{}), RuntimeContainerd}); os.Getuid() == 0 && err != nil {
+	if err := r.ask(context.Background(), CRI{serveCRI(t, fakeCRI{}), RuntimeContainerd}, r.timeout); os.Getuid() == 0 && err != nil {
 		t.Fatal(err)
 	}
 	if os.Getuid() != 0 {

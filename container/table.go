@@ -25,6 +25,9 @@ type Table struct {
 	Definitions Definitions
 	// Lost is what the recording lost.
 	Lost Lost
+	// Full: there were more containers or cgroups than the table takes, which
+	// are as many as a file may have.
+	Full bool
 
 	list     []*Container
 	byCgroup index[CgroupID] // the container's own cgroup
@@ -116,6 +119,10 @@ func (t *Table) AddCgroup(id CgroupID, path string) {
 	if id == 0 || t.paths[id] != "" || path == "" {
 		return
 	}
+	if len(t.paths) >= maxCgroups || len(path) > maxText {
+		t.Full = true
+		return
+	}
 	t.setPath(id, path)
 	for _, c := range t.byPath[path] {
 		if c.CgroupID == 0 {
@@ -124,7 +131,7 @@ func (t *Table) AddCgroup(id CgroupID, path string) {
 		}
 	}
 	ref, ok := FromCgroupPath(path)
-	if !ok || len(t.list) >= maxContainers {
+	if !ok || !t.room() {
 		return
 	}
 	c := Container{Kind: ref.Kind, ID: ref.ID, Runtime: ref.Runtime, PodUID: ref.PodUID, CgroupPath: ref.Path}
@@ -179,6 +186,15 @@ func (t *Table) Add(c Container) *Container {
 	known.update(&c)
 	t.index(known)
 	return known
+}
+
+// room reports whether there is room for one more container.
+func (t *Table) room() bool {
+	if len(t.list) < maxContainers {
+		return true
+	}
+	t.Full = true
+	return false
 }
 
 // insert adds a container as it is.
