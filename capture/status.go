@@ -44,7 +44,8 @@ func (r *Recorder) openSource() {
 // teller writes status records, and reads the rings of sideband in between so
 // that they do not overflow.
 type teller struct {
-	r *Recorder
+	r    *Recorder
+	want func(*snapshot.Task) bool // nil: all that are in scope
 }
 
 // tellStatus writes what there was before the first sample. The sideband is
@@ -57,8 +58,10 @@ func (r *Recorder) tellStatus(ctx context.Context) error {
 	if err := t.cgroups(); err != nil {
 		return err
 	}
-	if err := t.tasks(ctx); err != nil {
-		return fmt.Errorf("snapshot: %w", err)
+	if scope, ok := r.scope(); ok {
+		if err := t.tasks(ctx, scope); err != nil {
+			return fmt.Errorf("snapshot: %w", err)
+		}
 	}
 	if err := r.tellContainers(); err != nil {
 		return err
@@ -85,15 +88,11 @@ type snapshotStats struct {
 
 // tasks tells of all tasks in the scope, until every process that was made
 // meanwhile has a known parent or is told of itself.
-func (t *teller) tasks(ctx context.Context) error {
+func (t *teller) tasks(ctx context.Context, scope snapshot.Scope) error {
 	r := t.r
-	scope, ok := r.scope()
-	if !ok {
-		return nil
-	}
 	r.side.lineage = new(lineage)
 	defer func() { r.side.lineage = nil }()
-	sink := snapshot.Sink{Record: t.task, Pause: t.pause}
+	sink := snapshot.Sink{Record: t.task, Want: t.want, Pause: t.pause}
 	stats := &r.snapshot
 	for stats.Passes = 1; ; stats.Passes++ {
 		found, err := r.source.Take(ctx, scope, sink)

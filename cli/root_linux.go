@@ -10,5 +10,6 @@ func liveCommands(e *env) []*cobra.Command {
 		newContainersCmd(e),
 		newDoctorCmd(e),
 		newRecordCmd(e),
+		newSnapshotCmd(e),
 	}
 }

@@ -70,7 +70,26 @@ func (b *BPF) Take(ctx context.Context, scope Scope, sink Sink) (Stats, error) {
 	if err := b.progs.Tasks(p.task, p.pause); err != nil {
 		return p.stats, err
 	}
-	return p.stats, b.progs.Mappings(p.mapping, p.pause)
+	if err := b.progs.Mappings(p.mapping, p.pause); err != nil {
+		return p.stats, err
+	}
+	return p.stats, p.initial()
+}
+
+// initial tells of the first process where the kernel keeps it out of the
+// iterators' sight, as that of some virtual machines does: as far as /proc
+// shows it.
+func (p *pass) initial() error {
+	if !p.all && !p.pids[1] || p.saw1 {
+		return nil
+	}
+	proc := Proc{FS: p.b.fs, Clock: sys.ClockMonotonic}
+	found, err := proc.Take(p.ctx, Scope{PIDs: []int{1}}, p.sink)
+	p.stats.Processes += found.Processes
+	p.stats.Threads += found.Threads
+	p.stats.Mappings += found.Mappings
+	p.stats.Denied += found.Denied
+	return err
 }
 
 // pass is one way through all tasks and mappings.
@@ -88,6 +107,7 @@ type pass struct {
 	// floor is when the records told last may have been written: what is
 	// read later is not older.
 	floor uint64
+	saw1  bool // the iterator showed process 1
 	t     Task
 	last  uint32 // process of the mapping before
 	want  bool   // of that process
@@ -143,6 +163,7 @@ func (p *pass) pause() error {
 
 // task tells of one thread.
 func (p *pass) task(r *tasks.Task) error {
+	p.saw1 = p.saw1 || r.TID == 1
 	if r.PID == 0 || r.TID == 0 || !p.inScope(r) {
 		return nil
 	}

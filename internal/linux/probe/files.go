@@ -222,7 +222,7 @@ func (p *Prober) procmapQuery() Result {
 	return unknown(err)
 }
 
-// bpfIterators says what loading will need; nothing is loaded.
+// bpfIterators loads the programs of the snapshot, if the rights are there.
 func (p *Prober) bpfIterators() Result {
 	if _, err := os.Stat(p.fs.Path("sys/kernel/btf/vmlinux")); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -235,12 +235,26 @@ func (p *Prober) bpfIterators() Result {
 	case r.Lockdown == "confidentiality":
 		return no(Lockdown, EffortKernel, "boot without lockdown=confidentiality", "BTF, but lockdown is confidentiality")
 	case r.Has(sys.CapSysAdmin), r.Has(sys.CapBPF) && r.Has(sys.CapPerfmon):
-		return yes("BTF and the rights to load")
-	}
-	if r.InUserNS {
+		return p.loadIterators()
+	case r.InUserNS:
 		return no(Namespace, EffortProcess, "run on the host: rights of a user namespace do not count here", "BTF, but no rights on the host")
 	}
 	return p.lacks(Capability, "", []sys.Capability{sys.CapBPF, sys.CapPerfmon}, "BTF, but not both CAP_BPF and CAP_PERFMON")
+}
+
+func (p *Prober) loadIterators() Result {
+	err := p.sys.loadIterators()
+	switch r := p.privilege(); {
+	case err == nil:
+		return yes("snapshots by BPF iterators")
+	case permission(err) && r.InUserNS:
+		return no(Namespace, EffortProcess, "run on the host: rights of a user namespace do not count here", "BTF, but no rights on the host")
+	case permission(err):
+		return no(LSM, EffortMachine, "allow bpf(2) in the policy or the seccomp profile; snapshots come from /proc until then",
+			"refused although the rights suffice: %v", err)
+	}
+	// What the kernel lacks it says in many ways.
+	return no(Kernel, EffortNone, "none needed: snapshots come from /proc; Linux 5.17 has what is missing", "%v", err)
 }
 
 func (p *Prober) userEvents() Result {

@@ -28,6 +28,7 @@ type machine struct {
 	caps    sys.Capabilities
 	noTree  error
 	procmap error
+	load    error             // of BPF programs
 	files   map[string]string // below the root
 	opened  int
 	userNS  string // inode, default the initial one
@@ -48,6 +49,7 @@ func (m *machine) syscallReached() error   { return m.reached }
 func (m *machine) syscallAllowed() error   { return m.allowed }
 func (m *machine) mapRings(int, int) error { return m.rings }
 func (m *machine) procmapQuery() error     { return m.procmap }
+func (m *machine) loadIterators() error    { return m.load }
 func (m *machine) cpus() ([]int, error)    { return []int{0, 3}, nil }
 func (m *machine) memlock() (uint64, error) {
 	return 8 << 20, nil
@@ -206,6 +208,9 @@ func TestChecks(t *testing.T) {
 		"low rate":                {machine{files: map[string]string{"proc/sys/kernel/perf_event_max_sample_rate": "1000\n"}}, SampleRate, No, Sysctl, "1000 Hz", "-F 1000"},
 		"no sysctl":               {machine{files: map[string]string{"proc/sys/kernel/perf_event_max_sample_rate": "x\n"}}, SampleRate, Unknown, "", "", ""},
 		"lockdown: tracefs":       {machine{noTree: eperm, files: locked()}, Tracepoints, No, Lockdown, "confidentiality", ""},
+		"root: bpf":               {machine{caps: allCaps}, BPFIterators, Yes, "", "snapshots by", ""},
+		"root: bpf refused":       {machine{caps: allCaps, load: eperm}, BPFIterators, No, LSM, "rights suffice", "policy"},
+		"old: bpf":                {machine{caps: allCaps, load: syscall.EINVAL}, BPFIterators, No, Kernel, "invalid", "5.17"},
 		"lockdown: bpf":           {machine{caps: allCaps, files: locked()}, BPFIterators, No, Lockdown, "confidentiality", ""},
 		"v1 without perf_event":   {machine{files: map[string]string{"proc/1/mountinfo": "30 1 0:26 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n"}}, CgroupEvents, No, Cgroup, "v1", "cgroup2"},
 		"v1 with perf_event":      {machine{files: map[string]string{"proc/1/mountinfo": "30 1 0:26 / /pe rw - cgroup cgroup rw,perf_event\n"}}, CgroupEvents, Yes, "", "/pe", ""},

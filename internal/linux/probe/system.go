@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 
+	"github.com/gantry-tools/gantry/internal/linux/bpf/tasks"
 	"github.com/gantry-tools/gantry/internal/linux/sys"
 	"github.com/gantry-tools/gantry/perf"
 )
@@ -34,6 +35,8 @@ type system interface {
 	// The caller calls close.
 	tracefs() (tree fs.FS, where string, close func() error, err error)
 	procmapQuery() error
+	// loadIterators loads the BPF programs of the snapshot, and unloads them.
+	loadIterators() error
 }
 
 // errNotMounted: tracefs is mounted nowhere, and could not be.
@@ -103,6 +106,14 @@ func (live) tracefs() (fs.FS, string, func() error, error) {
 		return nil, "", nil, fmt.Errorf("%w: %w", errNotMounted, err)
 	}
 	return os.DirFS(mount.Path()), "", mount.Close, nil
+}
+
+func (live) loadIterators() error {
+	progs, err := tasks.Load()
+	if err != nil {
+		return err
+	}
+	return progs.Close()
 }
 
 func (live) procmapQuery() error {

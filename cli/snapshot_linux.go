@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gantry-tools/gantry/capture"
+	"github.com/gantry-tools/gantry/capture/snapshot"
+	"github.com/gantry-tools/gantry/container"
+	"github.com/gantry-tools/gantry/internal/hint"
+	"github.com/gantry-tools/gantry/internal/linux/procfs"
+)
+
+// snapshotFlags are the flags of gantry snapshot.
+type snapshotFlags struct {
+	containers  []string
+	pids        string
+	output      string
+	maps, quiet bool
+	definitions definitionFlags
+}
+
+func newSnapshotCmd(e *env) *cobra.Command {
+	f := new(snapshotFlags)
+	cmd := &cobra.Command{
+		Use:   "snapshot [flags]",
+		Short: "tell what runs now, as a recording begins",
+		Long: `Tell what runs now: processes, threads, namespaces and what they have mapped
+executable, as gantry record tells it when a recording begins.
+
+The output is text, json, or a FILE: the status records themselves in a
+perf.data file, which gantry script --raw and perf script --show-mmap-events
+print.`,
+		Example: `  gantry snapshot                        the processes of this machine
+  gantry snapshot --maps --container web and what those of one have mapped
+  gantry snapshot -o json -p 1           one process with all that is known
+  gantry snapshot -o perf.data           status records into a file`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := noArgs(cmd, args); err != nil {
+				return err
+			}
+			return f.run(e, cmd)
+		},
+	}
+	fl := cmd.Flags()
+	fl.SortFlags = false
+	fl.StringArrayVar(&f.containers, "container", nil, "only these containers: `NAME`, begin of an id, pod, image or identity; * is any text")
+	fl.StringVarP(&f.pids, "pid", "p", "", "only these processes: `PIDS` by comma")
+	fl.StringVarP(&f.output, "output", "o", "text", "text, json, or the `FILE` for records (perf.data, ./x); - is a stream of them")
+	fl.BoolVar(&f.maps, "maps", false, "in text, list what is mapped executable too")
+	fl.BoolVarP(&f.quiet, "quiet", "q", false, "say nothing but errors")
+	f.definitions.register(fl)
+	complete(cmd, "output", false, []string{"text", "json", "perf.data"})
+	return cmd
+}
+
+func (f *snapshotFlags) run(e *env, cmd *cobra.Command) error {
+	file := strings.ContainsAny(f.output, "./") || f.output == "-"
+	if !file && f.output != "text" && f.output != "json" {
+		return usageError(cmd, fmt.Errorf("unknown output %q: text, json, or a file, which has a . or / in its name", f.output))
+	}
+	if f.maps && f.output != "text" {
+		return usageError(cmd, fmt.Errorf("--maps is for text; %s has the mappings anyway", f.output))
+	}
+	pids, err := numberList(f.pids)
+	if err != nil {
+		return usageError(cmd, fmt.Errorf("-p: %w", err))
+	}
+	if len(pids) > 0 && len(f.containers) > 0 {
+		return usageError(cmd, errors.New("-p cannot be combined with --container"))
+	}
+	defs, err := f.definitions.load(cmd)
+	if err != nil {
+		return err
+	}
+	r, err := container.NewResolver(nil)
+	if err != nil {
+		return hint.Wrap(fmt.Errorf("find containers: %w", err), "is /proc mounted? 'gantry doctor' tells more")
+	}
+	warnings := r.Refresh(cmd.Context())
+	if err := cmd.Context().Err(); err != nil {
+		return fmt.Errorf("find containers: %w", err)
+	}
+	chosen, err := newTaskChoice(r, defs, f.containers)
+	if err != nil {
+		return blindError(err, warnings)
+	}
+	scope := snapshot.Scope{PIDs: pids, All: len(pids) == 0}
+	var source *snapshot.Choice
+	if scope.All {
+		source = snapshot.Choose(procfs.FS{})
+	} else {
+		source = snapshot.ChooseProc(procfs.FS{})
+	}
+	defer source.Close()
+	f.refusals(e, source)
+	if file {
+		return f.write(e, cmd, source, scope, chosen, r, defs)
+	}
+	return f.show(e, cmd.Context(), source, scope, chosen)
+}
+
+// refusals says that there is a better way to look.
+func (f *snapshotFlags) refusals(e *env, c *snapshot.Choice) {
+	for _, no := range c.Refused {
+		if no.Method == snapshot.ByBPF && !f.quiet {
+			fmt.Fprintf(e.stderr, "gantry: what runs is read from /proc, which can miss short processes: %s\n", no.Why)
+			if c.Hint != "" {
+				fmt.Fprintf(e.stderr, "hint: %s\n", c.Hint)
+			}
+		}
+	}
+}
+
+// write writes the records into a file.
+func (f *snapshotFlags) write(e *env, cmd *cobra.Command, source snapshot.Source, scope snapshot.Scope, chosen *taskChoice, r *container.Resolver, defs container.Definitions) error {
+	rec := recordFlags{output: f.output}
+	out, closeOut, err := rec.open(e)
+	if err != nil {
+		return err
+	}
+	res, err := capture.WriteSnapshot(cmd.Context(), &capture.SnapshotOptions{
+		Source: source, Scope: scope, Want: chosen.want(), CmdLine: append([]string{"gantry"}, os.Args[1:]...),
+		Version: version, Resolver: r, Definitions: defs,
+	}, out)
+	if e := closeOut(); err == nil {
+		err = e
+	}
+	if err != nil {
+		return err
+	}
+	if err := f.nobody(scope, &res.Stats); err != nil {
+		return err
+	}
+	f.summary(e, &res.Stats, " into "+into(f.output))
+	return nil
+}
+
+// into is where records go, for people.
+func into(output string) string {
+	if output == "-" {
+		return "standard output"
+	}
+	return filepath.Clean(output)
+}
+
+// show shows the snapshot as text or JSON.
+func (f *snapshotFlags) show(e *env, ctx context.Context, source snapshot.Source, scope snapshot.Scope, chosen *taskChoice) error {
+	v := &snapshotView{choice: chosen, at: make(map[int32]*processView)}
+	stats, err := source.Take(ctx, scope, v.sink())
+	if err != nil {
+		return fmt.Errorf("snapshot: %w", err)
+	}
+	v.Stats = stats
+	v.sort()
+	if err := f.nobody(scope, &stats); err != nil {
+		return err
+	}
+	if f.output == "json" {
+		return v.writeJSON(e.stdout)
+	}
+	if err := v.writeText(e.stdout, f.maps); err != nil {
+		return err
+	}
+	f.summary(e, &stats, "")
+	return nil
+}
+
+// nobody: none of the chosen processes is there.
+func (f *snapshotFlags) nobody(scope snapshot.Scope, stats *snapshot.Stats) error {
+	switch {
+	case stats.Processes > 0:
+		return nil
+	case !scope.All && stats.Denied > 0:
+		return hint.Wrap(errors.New("the processes belong to another user"), "run as root")
+	case !scope.All:
+		return hint.Wrap(errors.New("none of the processes runs"), "choose one that runs (ps -e)")
+	}
+	return hint.Wrap(errors.New("nothing of what was chosen runs"), "'gantry containers' lists what runs")
+}
+
+// summary says what was found.
+func (f *snapshotFlags) summary(e *env, s *snapshot.Stats, more string) {
+	if f.quiet {
+		return
+	}
+	fmt.Fprintf(e.stderr, "[ gantry snapshot: %s, %s, %s, by %s%s ]\n", plural(s.Processes, "process", "processes"),
+		plural(s.Threads, "more thread", "more threads"), plural(s.Mappings, "mapping", "mappings"), s.Method, more)
+	for _, n := range []struct {
+		n   int
+		why string
+	}{{s.Gone, "ended meanwhile"}, {s.Denied, "cannot be read by this user"}, {s.Unreadable, "cannot be read"}} {
+		if n.n > 0 {
+			fmt.Fprintf(e.stderr, "gantry: %s %s\n", plural(n.n, "process", "processes"), n.why)
+		}
+	}
+}
+
+// taskChoice knows in which container a task is, and whether it is asked for.
+type taskChoice struct {
+	resolver   *container.Resolver
+	defs       container.Definitions
+	byCgroup   bool // the ids of tasks' cgroups are those of the table
+	all        bool
+	selectors  []container.Selector
+	containers []*container.Container
+	wanted     map[int32]bool // processes
+}
+
+func newTaskChoice(r *container.Resolver, defs container.Definitions, selectors []string) (*taskChoice, error) {
+	c := &taskChoice{resolver: r, defs: defs, all: len(selectors) == 0, wanted: make(map[int32]bool)}
+	tree, err := perfTree()
+	if err != nil {
+		return nil, err
+	}
+	c.byCgroup = tree != nil && tree.Unified
+	for _, text := range selectors {
+		if sel, ok := defs.ParseSelector(text); ok {
+			if d, ok := sel.Bare(); ok {
+				c.defs = append(slices.Clone(c.defs), d)
+			}
+			c.selectors = append(c.selectors, sel)
+			continue
+		}
+		found, err := matchContainers(r.Table(), text)
+		if errors.Is(err, container.ErrNoMatch) {
+			return nil, hint.Wrap(err, nearContainers(r.Table(), text))
+		}
+		if err != nil {
+			return nil, hint.Wrap(err, matchHint(err))
+		}
+		c.containers = append(c.containers, found...)
+	}
+	return c, nil
+}
+
+// place is what definitions look at.
+func (c *taskChoice) place(t *snapshot.Task) container.Task {
+	var p container.Task
+	for i, link := range t.Namespaces {
+		p.Namespaces[i] = link.Ino
+	}
+	p.Namespaces[container.TimeNS] = t.TimeNS
+	if c.byCgroup {
+		p.Cgroup = container.CgroupID(t.Cgroup)
+		p.CgroupPath = c.resolver.Table().Path(p.Cgroup)
+	} else if known, err := c.resolver.Task(int(t.TID)); err == nil { // else it has gone
+		p.Cgroup, p.CgroupPath = known.Cgroup, known.CgroupPath
+	}
+	return p
+}
+
+// container is the container that the task is in, nil for the host.
+func (c *taskChoice) container(p *container.Task) *container.Container {
+	table := c.resolver.Table()
+	found := table.ByCgroup(p.Cgroup)
+	if found == nil || found.Kind != container.KindContainer {
+		found = table.ByNamespaces(p.Namespaces)
+	}
+	if found == nil || found.Kind != container.KindContainer {
+		return nil
+	}
+	return found
+}
+
+// hostName is what the host is called where the name of a container stands.
+const hostName = "[host]"
+
+// name is what to call the container that the task is in.
+func (c *taskChoice) name(p *container.Task) string {
+	if found := c.container(p); found != nil {
+		return found.Label()
+	}
+	if d := c.defs.Find(container.DefContainer); d != nil {
+		if id, ok := c.resolver.Table().Identify(d, p); ok {
+			return d.Text(id)
+		}
+	}
+	return hostName
+}
+
+// want is the choice in the form of package snapshot.
+func (c *taskChoice) want() func(*snapshot.Task) bool {
+	if c.all {
+		return nil
+	}
+	return c.wants
+}
+
+// wants: the process of the task is asked for.
+func (c *taskChoice) wants(t *snapshot.Task) bool {
+	if c.all || c.wanted[t.PID] {
+		return true
+	}
+	p := c.place(t)
+	ok := false
+	if len(c.containers) > 0 {
+		found := c.container(&p)
+		ok = found != nil && slices.Contains(c.containers, found)
+	}
+	if !ok && len(c.selectors) > 0 {
+		for _, id := range c.resolver.Table().IdentifyAll(c.defs, &p) {
+			ok = ok || slices.ContainsFunc(c.selectors, func(s container.Selector) bool { return s.Matches(&id) })
+		}
+	}
+	if ok {
+		c.wanted[t.PID] = true
+	}
+	return ok
+}
