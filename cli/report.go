@@ -107,7 +107,7 @@ func (f *reportFlags) register(cmd *cobra.Command) {
 	fl.StringVar(&f.title, "title", "", "title of a flame graph")
 	fl.IntVar(&f.width, "width", 0, "columns to fit in (default: the terminal's, else unlimited)")
 	fl.BoolVar(&f.stdio, "stdio", false, "plain text, as always (for hands that know perf)")
-	fl.BoolVarP(&f.verbose, "verbose", "v", false, "name all binaries without symbols, also those that hardly matter")
+	fl.BoolVarP(&f.verbose, "verbose", "v", false, "name all binaries without symbols, also those that hardly matter, and how the recording began")
 	f.definitions.registerForReading(fl)
 	f.symbols.register(fl)
 }
@@ -160,6 +160,7 @@ func (f *reportFlags) run(e *env, cmd *cobra.Command) error {
 	err = writeOutput(e, f.output, func(w io.Writer) error { return report.Write(w, format, p, o) })
 	explainWarnings(e.stderr, f.input, s)
 	sources.explain(e.stderr)
+	explainSnapshot(e.stderr, f.input, r.Features().Gantry, f.verbose)
 	f.explain(e, format, p, s, r.Events())
 	return err
 }

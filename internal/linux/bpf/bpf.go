@@ -42,7 +42,7 @@ func Load(spec *ebpf.CollectionSpec, to any) error {
 	}
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		err = hint.Wrap(err, "run as root, or with CAP_BPF and CAP_PERFMON")
+		err = hint.Wrap(&permissionError{err}, "run as root, or with CAP_BPF and CAP_PERFMON")
 	case errors.Is(err, fs.ErrNotExist):
 		err = hint.Wrap(err, "a kernel built with CONFIG_DEBUG_INFO_BTF has what is missing")
 	}
@@ -51,3 +51,19 @@ func Load(spec *ebpf.CollectionSpec, to any) error {
 	}
 	return nil
 }
+
+// permissionError is EPERM in one line: which of many system calls said so is
+// of no interest.
+type permissionError struct{ cause error }
+
+// Error says what is missing, or that nothing is.
+func (e *permissionError) Error() string {
+	caps, err := sys.EffectiveCapabilities()
+	if err == nil && !caps.Has(sys.CapSysAdmin) && !(caps.Has(sys.CapBPF) && caps.Has(sys.CapPerfmon)) {
+		return "not permitted without CAP_BPF and CAP_PERFMON"
+	}
+	return "not permitted, although the capabilities are there (a security module, lockdown or seccomp)"
+}
+
+// Unwrap is the whole story.
+func (e *permissionError) Unwrap() error { return e.cause }
