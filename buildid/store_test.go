@@ -337,3 +337,50 @@ func TestPerfReadsStore(t *testing.T) {
 		t.Errorf("add to perf's store: %v", err)
 	}
 }
+
+// TestUnwindTables: they are kept beside the file they are of, or alone, but
+// begin no store.
+func TestUnwindTables(t *testing.T) {
+	dir := t.TempDir()
+	s, err := OpenStore(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	id, err := Parse("00112233445566778899")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.AddUnwind(strings.NewReader("tables"), id, "/usr/bin/x"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("in a directory that is no store: %v", err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, ".build-id"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := s.LookupUnwind(id); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("before: %v", err)
+	}
+	for _, text := range []string{"tables", "more tables"} {
+		if err := s.AddUnwind(strings.NewReader(text), id, "/usr/bin/x"); err != nil {
+			t.Fatal(err)
+		}
+		f, size, err := s.LookupUnwind(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := make([]byte, size)
+		if _, err := f.ReadAt(b, 0); err != nil || string(b) != text {
+			t.Errorf("%q, %v", b, err)
+		}
+		f.Close()
+	}
+	if s.Has(id) {
+		t.Error("the tables are taken for the file")
+	}
+	if err := s.AddUnwind(strings.NewReader("tables"), ID{}, "/x"); !errors.Is(err, ErrNoID) {
+		t.Errorf("without id: %v", err)
+	}
+}

@@ -136,7 +136,11 @@ func (s *symbolSources) Close() {
 }
 
 func (s *symbolSources) options() *analysis.Options {
-	return &analysis.Options{Binaries: s.openers, Kallsyms: s.readKallsyms}
+	o := &analysis.Options{Binaries: s.openers, Kallsyms: s.readKallsyms}
+	if s.store != nil {
+		o.Unwind = unwindTables{s.store}
+	}
+	return o
 }
 
 // errOtherKernel: the symbols at hand are those of another kernel.

@@ -97,6 +97,7 @@ func TestUnwindPeer(t *testing.T) {
 	testutil.Require(t, testutil.Root, testutil.PerfEvents, testutil.Tool("perf", "gcc", "g++", "clang"), testutil.Arch("amd64"))
 	dir := t.TempDir()
 	p := peer{t: t, dir: dir}
+	store := filepath.Join(dir, ".debug") // where perf keeps the vdso
 	total := unwindDiffs{}
 	for _, c := range []struct {
 		name, compiler, src string
@@ -116,13 +117,13 @@ func TestUnwindPeer(t *testing.T) {
 			file := prog + ".data"
 			record := []string{"record", "-q", "-e", "cpu-clock", "-F", "1999", "--call-graph", "dwarf", "-o", file, "--", prog, strconv.Itoa(c.rounds)}
 			if c.gantry {
-				p.gantry(record...)
+				p.gantry(slices.Insert(record, 1, "--buildid-dir", store)...)
 			} else {
 				p.perf(record...)
 			}
-			fields := []string{"script", "-i", file, "-F", "tid,time,ip,sym,dso"}
-			want := stackBlocks(p.perf(append(fields, "--no-inline")...))
-			got := stackBlocks(p.gantry(fields...))
+			fields := []string{"script", "-i", file, "-F", "tid,time,ip,sym,dso", "--no-inline"}
+			want := stackBlocks(p.perf(fields...))
+			got := stackBlocks(p.gantry(append(fields, "--buildid-dir", store)...))
 			total.add(t, want, got)
 		})
 	}

@@ -20,6 +20,12 @@ func checkTable(t *testing.T, tab *table) {
 			}
 		}
 	}
+	checkRules(t, tab)
+}
+
+// checkRules fails unless every rule can be followed.
+func checkRules(t *testing.T, tab *table) {
+	t.Helper()
 	for _, r := range tab.rules {
 		if uint64(r.first)+uint64(r.n) > uint64(len(tab.regs)) || r.ra >= numRegs || r.cfaReg >= numRegs {
 			t.Fatalf("rule %+v of %d registers", r, len(tab.regs))

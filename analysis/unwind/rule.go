@@ -126,12 +126,7 @@ func (t *table) expr(b []byte) int32 {
 
 // intern is the index of a rule with these registers.
 func (t *table) intern(r rule, regs []regRule) (uint32, bool) {
-	t.key = append(t.key[:0], r.cfaReg, r.ra, uint8(r.flags))
-	t.key = binary.LittleEndian.AppendUint32(t.key, uint32(r.cfaOff))
-	for _, g := range regs {
-		t.key = append(t.key, g.reg, uint8(g.kind))
-		t.key = binary.LittleEndian.AppendUint32(t.key, uint32(g.arg))
-	}
+	t.makeKey(r, regs)
 	if i, ok := t.interned[string(t.key)]; ok {
 		return i, true
 	}
@@ -147,4 +142,14 @@ func (t *table) intern(r rule, regs []regRule) (uint32, bool) {
 	i := uint32(len(t.rules) - 1)
 	t.interned[string(t.key)] = i
 	return i, true
+}
+
+// makeKey makes the key of a rule.
+func (t *table) makeKey(r rule, regs []regRule) {
+	t.key = append(t.key[:0], r.cfaReg, r.ra, uint8(r.flags))
+	t.key = binary.LittleEndian.AppendUint32(t.key, uint32(r.cfaOff))
+	for _, g := range regs {
+		t.key = append(t.key, g.reg, uint8(g.kind))
+		t.key = binary.LittleEndian.AppendUint32(t.key, uint32(g.arg))
+	}
 }
