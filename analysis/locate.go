@@ -151,6 +151,9 @@ func (s *Session) ref(f *timeline.File) symbol.Ref {
 		ref.BuildID = id
 	} else if id, ok := s.ids.of(f.Path); ok && s.oneContent(f) {
 		ref.BuildID = id
+	} else if id, ok := s.files.Find(&buildid.Mapped{
+		Path: f.Path, Major: f.Maj, Minor: f.Min, Inode: f.Ino, Gen: f.InoGen, MountNS: f.MountNS}); ok && f.Ino != 0 {
+		ref.BuildID = id // that of its content
 	}
 	return ref
 }

@@ -73,6 +73,7 @@ type Session struct {
 	binaries []*binary // by timeline.File.Index
 	kernel   kernel
 	ids      pathIDs
+	files    buildid.MappedFiles // without a build-id, kept by their content
 	stacks   stacks
 	warnings []string
 	item     Item
@@ -143,6 +144,13 @@ func (s *Session) readContainers() {
 	if s.noContainers = json.Unmarshal(section, table); s.noContainers != nil {
 		return
 	}
+	var beside struct {
+		Files buildid.MappedFiles `json:"files"`
+	}
+	if err := json.Unmarshal(section, &beside); err != nil {
+		s.warnings = append(s.warnings, fmt.Sprintf("files without a build-id may have no names: %v", err))
+	}
+	s.files = beside.Files
 	for _, c := range s.Containers.Cgroups() {
 		table.AddCgroup(c.ID, c.Path)
 	}

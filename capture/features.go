@@ -181,6 +181,7 @@ func (r *Recorder) gantrySection(t *container.Table) ([]byte, error) {
 	}
 	parts := map[string]any{
 		"binaries": r.result.Binaries,
+		"files":    r.binaries.contents(),
 		"snapshot": r.snapshot,
 		"notes":    append(r.Notes(), r.result.Notes...),
 	}

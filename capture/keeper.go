@@ -19,6 +19,7 @@ import (
 	"github.com/gantry-tools/gantry/capture/snapshot"
 	"github.com/gantry-tools/gantry/internal/linux/procfs"
 	"github.com/gantry-tools/gantry/internal/linux/sys"
+	"github.com/gantry-tools/gantry/perf"
 )
 
 const (
@@ -36,7 +37,8 @@ var (
 	errTooMuch  = errors.New("too much for the limit of all binaries")
 	errSlow     = errors.New("not finished in time")
 	errGone     = errors.New("its process had ended")
-	errNoID     = errors.New("no build-id to keep it by")
+	errReplaced = errors.New("replaced before it could be read")
+	errServed   = errors.New("on FUSE or a file system that is not known")
 )
 
 // binaryKey is one file as the records name it: by build-id and path, and
@@ -66,7 +68,9 @@ type fate struct {
 	id   buildid.ID
 	host bool // it is the host's file: its path leads to it
 	kept bool
-	err  error
+	// content is the id that a file without a build-id was kept by.
+	content buildid.ID
+	err     error
 }
 
 // keeper copies the binaries of containers into the store while they run,
@@ -75,6 +79,7 @@ type fate struct {
 type keeper struct {
 	fs      procfs.FS
 	store   *buildid.Store // nil: nothing is copied
+	ids     *snapshot.IDReader
 	max     int64
 	left    int64
 	hostMnt uint64
@@ -93,7 +98,7 @@ type keeper struct {
 
 func newKeeper(o *Options, fsys procfs.FS) *keeper {
 	k := &keeper{
-		fs: fsys, known: make(map[binaryKey]*binary), done: make(chan struct{}),
+		fs: fsys, ids: snapshot.NewIDReader(), known: make(map[binaryKey]*binary), done: make(chan struct{}),
 		max: cmp.Or(o.MaxBinary, defaultMaxBinary), left: cmp.Or(o.MaxBinaries, defaultMaxBinaries),
 	}
 	k.wake = sync.NewCond(&k.mu)
@@ -191,11 +196,11 @@ func (k *keeper) keep(b *binary) fate {
 		return f
 	case f.host:
 		return f
-	case f.id.IsZero():
-		f.err = errNoID
-		return f
 	case k.store == nil:
 		f.err = k.openErr
+		return f
+	case f.id.IsZero() && k.ids.Served(proc, &perf.Mmap2{Maj: b.key.Major, Min: b.key.Minor, Filename: b.key.Path}):
+		f.err = errServed
 		return f
 	case k.store.Has(f.id):
 		f.kept = true
@@ -247,8 +252,15 @@ func (k *keeper) copy(f *fate, file *os.File, key *binaryKey) error {
 	case info.Size() > k.left:
 		return errTooMuch
 	}
-	if _, err := k.store.Add(io.NewSectionReader(file, 0, info.Size()), buildid.Source{Path: key.Path, Want: f.id}); err != nil {
+	if st, ok := info.Sys().(*syscall.Stat_t); f.id.IsZero() && (!ok || st.Ino != key.Inode) {
+		return errReplaced
+	}
+	id, err := k.store.Add(&io.LimitedReader{R: file, N: info.Size()}, buildid.Source{Path: key.Path, Want: f.id})
+	if err != nil {
 		return err
+	}
+	if f.id.IsZero() {
+		f.content = id
 	}
 	k.left -= info.Size()
 	f.kept = true
@@ -295,9 +307,27 @@ func (k *keeper) result() (Binaries, []*binary) {
 	return sum, list
 }
 
+// contents are the files without a build-id that were kept by their content.
+func (k *keeper) contents() buildid.MappedFiles {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var list buildid.MappedFiles
+	for key, b := range k.known {
+		if !b.content.IsZero() {
+			list = append(list, buildid.Mapped{ID: b.content, Path: key.Path, Major: key.Major, Minor: key.Minor,
+				Inode: key.Inode, Gen: key.Gen, MountNS: key.Mnt})
+		}
+	}
+	slices.SortFunc(list, func(a, b buildid.Mapped) int {
+		return cmp.Or(strings.Compare(a.Path, b.Path), cmp.Compare(a.Inode, b.Inode), cmp.Compare(a.MountNS, b.MountNS),
+			cmp.Compare(a.Gen, b.Gen), cmp.Compare(a.Major, b.Major), cmp.Compare(a.Minor, b.Minor))
+	})
+	return list[:min(len(list), buildid.MaxMapped)]
+}
+
 // reason is an error without what is particular to one file.
 func reason(err error) string {
-	for _, known := range []error{errTooLarge, errTooMuch, errSlow, errGone, errNoID, sys.ErrNotRegular, buildid.ErrMismatch} {
+	for _, known := range []error{errTooLarge, errTooMuch, errSlow, errGone, errReplaced, errServed, sys.ErrNotRegular, buildid.ErrMismatch, buildid.ErrNotELF} {
 		if errors.Is(err, known) {
 			return known.Error()
 		}

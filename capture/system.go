@@ -98,6 +98,7 @@ func (k *keeper) readVDSO() ([]byte, error) {
 }
 
 func (k *keeper) close() {
+	k.ids.Close()
 	if k.store != nil {
 		k.store.Close()
 	}

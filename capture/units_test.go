@@ -279,7 +279,7 @@ func TestKeeperReasons(t *testing.T) {
 	offer(self, "/no/such/file", id)
 	k.wait()
 	sum, list := k.result()
-	want := map[string]int{errGone.Error(): 2, sys.ErrNotRegular.Error(): 1, errTooLarge.Error(): 1, errNoID.Error(): 1}
+	want := map[string]int{errGone.Error(): 2, sys.ErrNotRegular.Error(): 1, errTooLarge.Error(): 1, errServed.Error(): 1}
 	for reason, n := range want {
 		if sum.Missing[reason] != n {
 			t.Errorf("%d are missing because %q, want %d: %v", sum.Missing[reason], reason, n, sum.Missing)

@@ -3,6 +3,7 @@
 package symbol
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 
@@ -37,12 +38,12 @@ func checkID(f File, size int64, ref Ref) error {
 	if ref.BuildID.IsZero() {
 		return nil
 	}
-	id, err := buildid.FromFile(f, size)
+	err := buildid.Check(f, size, ref.BuildID)
+	if errors.Is(err, buildid.ErrMismatch) {
+		return fmt.Errorf("%w: %w", ErrMismatch, err)
+	}
 	if err != nil {
 		return &elfError{err}
-	}
-	if !ref.BuildID.Matches(id) {
-		return fmt.Errorf("%w: its build-id is %q", ErrMismatch, id)
 	}
 	return nil
 }

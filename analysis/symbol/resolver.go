@@ -187,7 +187,7 @@ func open(o Opener, ref Ref, debug *debugSource) (*Object, error) {
 	if err != nil {
 		return nil, &elfError{err}
 	}
-	if !ref.BuildID.IsZero() && !ref.BuildID.Matches(obj.BuildID) {
+	if !ref.BuildID.IsZero() && !ref.BuildID.Matches(obj.BuildID) && checkID(f, size, ref) != nil {
 		return nil, fmt.Errorf("%w: its build-id is %q", ErrMismatch, obj.BuildID)
 	}
 	return obj, nil

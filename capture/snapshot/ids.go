@@ -59,10 +59,13 @@ func (r *IDReader) read(proc procfs.Proc, m *perf.Mmap2) (id []byte, ok bool) {
 	}
 	f, err := OpenMapped(proc, m.Addr, m.Addr+m.Len, m.Filename)
 	if err != nil {
-		return nil, false
+		return fromMemory(proc, m)
 	}
 	defer f.Close()
-	return idOf(f, m)
+	if id, ok := idOf(f, m); ok {
+		return id, true
+	}
+	return fromMemory(proc, m)
 }
 
 // ask asks the kernel for the mapping, which may have been cut since.

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gantry-tools/gantry/internal/testutil"
+)
+
+// spinForever burns CPU in a function of the given name. The number makes its
+// code another one, and with that its build-id: names do not.
+const spinForever = `
+#include <stdio.h>
+static volatile unsigned long sink;
+__attribute__((noinline)) void %[1]s(unsigned long n) { for (unsigned long i = 0; i < n; i++) sink += i * i + %[2]d; }
+int main(void) { puts("ready"); fflush(stdout); for (;;) %[1]s(1000000); }
+`
+
+// TestContainersGone records four containers with four programs at one path,
+// two of them without a build-id, and reports when containers and files are
+// gone: each has its own function. So does an archive.
+func TestContainersGone(t *testing.T) {
+	testutil.Require(t, testutil.Root, testutil.PerfEvents, testutil.CgroupV2, testutil.Tool("runc", "gcc"))
+	dir := t.TempDir()
+	store, data, packed := filepath.Join(dir, "store"), filepath.Join(dir, "gone.data"), filepath.Join(dir, "gone.gantry")
+	hot := make(map[string]string) // function by container
+	var list []*testutil.Container
+	record := []string{"record", "-e", "cpu-clock:u", "-F", "500", "--duration", "1s", "--buildid-dir", store, "-o", data, "-a"}
+	for i, flag := range []string{"-Wl,--build-id=sha1", "-Wl,--build-id=sha1", "-Wl,--build-id=none", "-Wl,--build-id=none"} {
+		name := fmt.Sprintf("gone_hot_%d", i)
+		c := testutil.StartContainer(t, testutil.ContainerSpec{
+			Name: fmt.Sprint(i), Overlay: true, Args: []string{"/app/server"}, Ready: "ready",
+			Files: map[string]string{"/app/server": testutil.CompileC(t, fmt.Sprintf(spinForever, name, i), "-static", flag)},
+		})
+		hot[c.ID], list = name, append(list, c)
+		record = append(record, "--container", c.ID)
+	}
+	gantry(t, record...)
+	for _, c := range list {
+		c.Delete(t)
+		if err := os.Remove(filepath.Join(c.Rootfs, "app/server")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	report := []string{"report", "-g", "none", "--no-children", "--sort", "container,sym", "--buildid-dir"}
+	if out := gantry(t, append(report, dir, "-i", data)...); strings.Contains(out, "gone_hot") {
+		t.Fatalf("there are names without a store:\n%s", out)
+	}
+	out := gantry(t, append(report, store, "-i", data)...)
+	rows := make(map[string]int)
+	for line := range strings.Lines(out) {
+		f := strings.Fields(line)
+		if len(f) != 4 || !strings.HasSuffix(f[0], "%") {
+			continue
+		}
+		if f[3] != hot[f[1]] && f[3] != "main" {
+			t.Errorf("container %s has the function of another: %s", f[1], line)
+		}
+		if f[3] == hot[f[1]] {
+			rows[f[1]]++
+		}
+	}
+	if len(rows) != len(list) {
+		t.Errorf("of %d containers %v are named:\n%s", len(list), rows, out)
+	}
+	gantry(t, "archive", "-i", data, "-o", packed, "--buildid-dir", store)
+	if err := os.RemoveAll(store); err != nil {
+		t.Fatal(err)
+	}
+	if got := gantry(t, append(report[:len(report)-1], "-i", packed)...); got != out {
+		t.Errorf("the archive's report differs:\n%s\nwant:\n%s", got, out)
+	}
+}
