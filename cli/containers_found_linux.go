@@ -32,10 +32,16 @@ func (f *containersFlags) identities(args []string) (*byIdentity, error) {
 	var by byIdentity
 	names := slices.Clone(f.under)
 	for _, arg := range args {
+		c, err := f.defs.ParseChoice(arg)
+		if err != nil {
+			return nil, err
+		}
 		sel, ok := f.defs.ParseSelector(arg)
 		switch {
 		case !ok:
-			by.names = append(by.names, arg)
+			if by.names = append(by.names, c.Name); c.Definition != nil {
+				names = append(names, c.Definition.Name)
+			}
 			continue
 		case sel.Definition != "":
 			names = append(names, sel.Definition)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gantry-tools/gantry/analysis"
 	"github.com/gantry-tools/gantry/container"
+	"github.com/gantry-tools/gantry/internal/hint"
 	"github.com/gantry-tools/gantry/perf/perfdata"
 	"github.com/gantry-tools/gantry/view/report"
 )
@@ -80,20 +81,27 @@ func tellsMore(r *perfdata.Reader) bool {
 	return r.Pipe() || slices.ContainsFunc(r.Warnings(), func(w perfdata.Warning) bool { return w.Kind == perfdata.WarnUnfinished })
 }
 
-// selectIdentities moves the selectors of identities from the names of
-// containers in x to x.Identities, and tells the session what they mean.
-func selectIdentities(x *report.Filter, s *analysis.Session, open bool) {
-	defs := s.Definitions()
-	var names []string
-	for _, text := range x.Container {
-		sel, ok := defs.ParseSelector(text)
-		if !ok && open {
-			sel, ok = lateSelector(text)
-			names = append(names, text) // or an image with a tag
-		} else if !ok {
-			names = append(names, text)
-		}
-		if !ok {
+// selectIdentities moves what of the selectors goes by identity from the names of
+// containers in x to x.Identities, and tells the session what it means.
+func selectIdentities(x *report.Filter, selectors []string, s *analysis.Session, open bool) error {
+	x.Container, x.Identities = nil, nil
+	for _, text := range selectors {
+		defs := s.Definitions()
+		c, err := defs.ParseChoice(text)
+		sel, isIdentity := defs.ParseSelector(text)
+		switch {
+		case err != nil && open && errors.Is(err, container.ErrDefinition):
+			x.Container = append(x.Container, text) // or an image with a tag
+			if sel, isIdentity = lateSelector(text); !isIdentity {
+				continue
+			}
+		case err != nil:
+			return hint.Wrap(err, "--define adds definitions; see docs/definitions.md")
+		case c.ByName() && c.Definition == nil:
+			x.Container = append(x.Container, text)
+			continue
+		case c.ByName():
+			x.Identities = append(x.Identities, s.Containers.Selectors(&c)...)
 			continue
 		}
 		if d, bare := sel.Bare(); bare {
@@ -102,7 +110,7 @@ func selectIdentities(x *report.Filter, s *analysis.Session, open bool) {
 		}
 		x.Identities = append(x.Identities, sel)
 	}
-	x.Container = names
+	return nil
 }
 
 // splitContainers splits each value of --container at its commas, but not those

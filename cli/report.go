@@ -44,6 +44,7 @@ type reportFlags struct {
 	verbose                bool
 	symbols                symbolFlags
 	container, comm        []string
+	selectors              []string // of container, one by one
 	event                  []string
 	pod, namespace, image  []string
 	cgroup, dso, symbolPat []string
@@ -141,7 +142,10 @@ func (f *reportFlags) run(e *env, cmd *cobra.Command) error {
 	if err := f.parseKeys(s.Definitions(), tellsMore(r)); err != nil {
 		return usageError(cmd, err)
 	}
-	selectIdentities(&o.Filter, s, tellsMore(r))
+	open := tellsMore(r)
+	if err := selectIdentities(&o.Filter, f.selectors, s, open); err != nil {
+		return usageError(cmd, err)
+	}
 	relaxGC(o.NeedsStacks(format))
 	p, err := s.Collect(analysis.CollectOptions{
 		Fields: o.Fields(format), Definitions: o.Definitions(format), Symbols: o.NeedsSymbols(format), Stacks: o.NeedsStacks(format),
@@ -152,6 +156,9 @@ func (f *reportFlags) run(e *env, cmd *cobra.Command) error {
 		return fmt.Errorf("%s: %w", f.input, err)
 	}
 	if err := f.parseKeys(s.Definitions(), false); err != nil {
+		return usageError(cmd, err)
+	}
+	if err := selectIdentities(&o.Filter, f.selectors, s, open); err != nil {
 		return usageError(cmd, err)
 	}
 	if len(p.Events) == 0 {
@@ -221,7 +228,7 @@ func (f *reportFlags) parse() (err error) {
 	}
 	o.ShowSamples, o.Title, o.Width = f.showNrSamples, f.title, f.width
 	x := &o.Filter
-	if x.Container, err = splitContainers(f.container); err != nil {
+	if f.selectors, err = splitContainers(f.container); err != nil {
 		return err
 	}
 	x.Pod, x.Namespace, x.Image, x.Cgroup = f.pod, f.namespace, f.image, f.cgroup

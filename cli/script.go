@@ -27,6 +27,7 @@ type scriptFlags struct {
 	show          []bool // in the order of showFlags
 	opts          script.Options
 	container     []string
+	selectors     []string // of container, one by one
 	pids, tids    []string
 	cpus          string
 	symbols       symbolFlags
@@ -138,7 +139,9 @@ func (f *scriptFlags) run(e *env, cmd *cobra.Command) error {
 	if f.opts.Columns, err = script.ParseFields(f.fields, s.Definitions(), open); err != nil {
 		return usageError(cmd, err)
 	}
-	selectIdentities(&f.opts.Filter, s, open)
+	if err := selectIdentities(&f.opts.Filter, f.selectors, s, open); err != nil {
+		return usageError(cmd, err)
+	}
 	var tally script.Tally
 	f.opts.Tally = &tally
 	err = writeOutput(e, f.output, func(w io.Writer) error { return script.Write(w, r, s, &f.opts) })
@@ -165,7 +168,7 @@ func (f *scriptFlags) parse() (err error) {
 	if o.Inline && o.NoInline {
 		return errors.New("choose one of --inline and --no-inline")
 	}
-	if o.Filter.Container, err = splitContainers(f.container); err != nil {
+	if f.selectors, err = splitContainers(f.container); err != nil {
 		return err
 	}
 	if err := notNegative("--max-stack", o.MaxStack); err != nil {

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -238,6 +239,33 @@ func (s Definitions) ParseSelector(text string) (Selector, bool) {
 	id, err := ParseIdentity(text)
 	return Selector{Identity: id, text: text}, err == nil
 }
+
+// Selectors are the containers of a definition that a container of a name is in:
+// what the choice DEFINITION:NAME means by what is known of containers now. It
+// is at least one, which matches nothing if there is no such container.
+func (t *Table) Selectors(c *Choice) []Selector {
+	list, err := t.Select(c.Name)
+	if err != nil {
+		list = nil
+	}
+	var out []Selector
+	for _, k := range list {
+		task := k.Task()
+		id, ok := t.Identify(c.Definition, &task)
+		id.Definition = ""
+		sel := Selector{Definition: c.Definition.Name, Identity: id, text: c.Text}
+		if ok && !slices.Contains(out, sel) {
+			out = append(out, sel)
+		}
+	}
+	if out == nil {
+		out = []Selector{{Definition: c.Definition.Name, Identity: Identity{Cgroup: noCgroup}, text: c.Text}}
+	}
+	return out
+}
+
+// noCgroup is the id of no cgroup.
+const noCgroup = ^CgroupID(0)
 
 // Bare gives a bare identity a definition that has nothing else, for those who
 // look at tasks by definition: every task in those namespaces, and in that

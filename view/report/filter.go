@@ -172,7 +172,9 @@ func (f *Filter) String() string {
 	}
 	containers := slices.Clone(f.Container)
 	for _, s := range f.Identities {
-		containers = append(containers, s.String())
+		if text := s.String(); !slices.Contains(containers, text) { // a name may mean several
+			containers = append(containers, text)
+		}
 	}
 	add("container", containers)
 	add("pod", f.Pod)
