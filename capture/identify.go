@@ -36,6 +36,7 @@ type knownFile struct {
 	key   binaryKey
 	state snapshot.FileState // when the id was read
 	round uint64             // when the state was looked at last
+	kept  *binary            // what the keeper made of it, nil: not offered
 }
 
 const (

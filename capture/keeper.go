@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -61,6 +62,8 @@ type binary struct {
 	key binaryKey
 	seen
 	fate
+	// settled: offering it again changes nothing.
+	settled atomic.Bool
 }
 
 // fate is what became of a binary.
@@ -110,7 +113,7 @@ func newKeeper(o *Options, fsys procfs.FS) *keeper {
 }
 
 // offer takes note of a mapped file. It never waits for a copy.
-func (k *keeper) offer(key *binaryKey, at seen) {
+func (k *keeper) offer(key *binaryKey, at seen) *binary {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	b := k.known[*key]
@@ -119,16 +122,17 @@ func (k *keeper) offer(key *binaryKey, at seen) {
 		b.id, _ = buildid.New([]byte(key.id)) // no id is the zero ID
 		k.known[*key] = b
 	} else if b.err != errGone {
-		return
+		return b
 	}
 	if len(k.waiting) >= maxWaiting {
 		b.err = errGone
-		return
+		return b
 	}
 	b.err = nil
 	b.seen = at
 	k.waiting = append(k.waiting, b)
 	k.wake.Signal()
+	return b
 }
 
 // start copies in the background until wait is called.
@@ -143,6 +147,7 @@ func (k *keeper) start() {
 			f := k.keep(b)
 			k.mu.Lock()
 			b.fate = f
+			b.settled.Store(f.err != errGone)
 			k.mu.Unlock()
 		}
 	}()
@@ -297,8 +302,7 @@ func (k *keeper) result() (Binaries, []*binary) {
 		}
 		if !b.id.IsZero() {
 			// A copy: a worker that was given up may still write to b.
-			c := *b
-			list = append(list, &c)
+			list = append(list, &binary{key: b.key, fate: b.fate})
 		}
 	}
 	slices.SortFunc(list, func(a, b *binary) int {

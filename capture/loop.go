@@ -35,7 +35,7 @@ func (r *Recorder) loop(ctx context.Context) error {
 		if err := r.lookAtSideband(); err != nil {
 			return err
 		}
-		if time.Since(r.lastPass) >= tick || r.crowded() {
+		if time.Since(r.lastPass)+r.pace.every > tick || r.crowded() { // the next look is too late
 			if err := r.pass(); err != nil {
 				return err
 			}

@@ -16,13 +16,13 @@ const (
 	firstPace = 4 * time.Millisecond
 	// nextPace is the time after a look that the kernel woke the recorder
 	// for and that found known files only.
-	nextPace = 16 * time.Millisecond
+	nextPace = 25 * time.Millisecond
 	// lastPace is the longest: when all files that are mapped are known.
-	lastPace = 50 * time.Millisecond
+	lastPace = 100 * time.Millisecond
 	// alert is how long looks are frequent after a mount namespace appeared:
 	// a container is being made, whose files are known by no other path and
 	// may be gone with its first process.
-	alert = 500 * time.Millisecond
+	alert = time.Second
 	// calm is how long nothing happens before the kernel is to wake the
 	// recorder again.
 	calm = 100 * time.Millisecond

@@ -188,19 +188,20 @@ func (w *sidebandWalker) mapping(raw []byte, m *mapping) {
 	mnt := w.mounts[m.pid]
 	f := w.ids.identify(m, mnt, w.mounts)
 	stamp(raw, f.id)
-	if f.key.Path != "" {
-		w.offer(&f.key, seen{int(m.pid), mnt, m.addr, m.addr + m.len})
+	if f.key.Path != "" && (f.kept == nil || !f.kept.settled.Load()) {
+		f.kept = w.offer(&f.key, seen{int(m.pid), mnt, m.addr, m.addr + m.len})
 	}
 }
 
 // offer offers a file to the keeper. One that a process has mapped which is not
 // chosen is kept in reserve, unless it is the host's and would not be copied.
-func (w *sidebandWalker) offer(key *binaryKey, at seen) {
+// The result is nil for what the keeper has not been told of.
+func (w *sidebandWalker) offer(key *binaryKey, at seen) *binary {
 	if w.reserve != nil && at.mnt != 0 && at.mnt != w.keep.hostMnt {
 		w.reserve.mapped(key, at)
-		return
+		return nil
 	}
-	w.keep.offer(key, at)
+	return w.keep.offer(key, at)
 }
 
 func (w *sidebandWalker) namespaces(pid, tid int32, mnt uint64) {
