@@ -13,9 +13,12 @@ import (
 
 // recording is what a perf.data file holds.
 type recording struct {
-	path          string
-	bytes         int64
-	samples, lost uint64
+	path    string
+	bytes   int64
+	samples uint64
+	// lost is the larger of what the two kinds of record tell: perf writes
+	// at the end the event's own count of what it told before.
+	lost uint64
 }
 
 func (rec *recording) String() string {
@@ -60,6 +63,8 @@ func scan(path string) (*recording, error) {
 }
 
 func (rec *recording) count(r *bufio.Reader) error {
+	var noRoom, counted uint64
+	defer func() { rec.lost = max(noRoom, counted) }()
 	for {
 		header, err := r.Peek(8)
 		if errors.Is(err, io.EOF) && len(header) == 0 {
@@ -78,15 +83,15 @@ func (rec *recording) count(r *bufio.Reader) error {
 			rec.samples++
 		case recordLost, recordLostSamples:
 			// LOST has an id before the number.
-			at := 8
+			at, into := 8, &counted
 			if typ == recordLost {
-				at = 16
+				at, into = 16, &noRoom
 			}
 			body, err := r.Peek(at + 8)
 			if err != nil {
 				return err
 			}
-			rec.lost += binary.LittleEndian.Uint64(body[at:])
+			*into += binary.LittleEndian.Uint64(body[at:])
 		}
 		if _, err := r.Discard(size); err != nil {
 			return err

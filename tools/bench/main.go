@@ -74,6 +74,9 @@ func run(ctx context.Context, stdout, stderr io.Writer, args []string) (err erro
 	if err := b.readRows(ctx, stdout, in); err != nil {
 		return err
 	}
+	if err := b.dumpRows(ctx, stdout); err != nil {
+		return err
+	}
 	return b.recordRows(ctx, stdout)
 }
 

@@ -65,9 +65,14 @@ func readingRows(in *inputs) []row {
 	}
 }
 
-// readRows measures the rows that read a file and prints them as they come.
+// readRows measures the rows that read a file.
 func (b *bench) readRows(ctx context.Context, w io.Writer, in *inputs) error {
 	rows := slices.DeleteFunc(readingRows(in), func(r row) bool { return !strings.Contains(r.name, b.rows) })
+	return b.printRows(ctx, w, rows)
+}
+
+// printRows measures rows and prints them as they come.
+func (b *bench) printRows(ctx context.Context, w io.Writer, rows []row) error {
 	if len(rows) == 0 {
 		return nil
 	}

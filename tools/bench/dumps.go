@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	coldDumps  = "report of dumped stacks, cold"
+	keptDumps  = "report of dumped stacks, kept tables"
+	dumpLoss   = "record dumped stacks at 5 kHz"
+	dumpRate   = 1999
+	lossRate   = 4999
+	dumpsInput = "dumps.perf.data"
+
+	// Rings of the loss rows, in KiB a CPU: gantry has one more for sideband
+	// of the same size, so that perf gets twice as much.
+	gantryRing = 512
+	perfRing   = 2 * gantryRing
+)
+
+// dumpRows measures stacks that are recorded as memory (--call-graph dwarf):
+// what unwinding them costs, and how many samples a recorder loses.
+func (b *bench) dumpRows(ctx context.Context, w io.Writer) error {
+	if strings.Contains(coldDumps, b.rows) || strings.Contains(keptDumps, b.rows) {
+		if err := b.dumpReports(ctx, w); err != nil {
+			return err
+		}
+	}
+	if strings.Contains(dumpLoss, b.rows) {
+		return b.dumpLosses(ctx, w)
+	}
+	return nil
+}
+
+func (b *bench) dumpReports(ctx context.Context, w io.Writer) error {
+	in, err := b.dumpInput(ctx)
+	if err != nil {
+		return fmt.Errorf("make the input of dumped stacks: %w", err)
+	}
+	// A store that begins empty has what the first report worked out.
+	store := filepath.Join(b.dir, "store")
+	if err := os.MkdirAll(filepath.Join(store, ".build-id"), 0o755); err != nil {
+		return err
+	}
+	defer os.RemoveAll(store)
+	perf := []string{"report", "--stdio", "--no-inline", "--no-children", "-g", "caller", "--sort", "comm,dso,sym"}
+	gantry := []string{"report", "--no-inline", "--no-children", "--call-graph=caller", "--sort", "comm,dso,sym"}
+	kept := append(gantry, "--buildid-dir", store)
+	if _, err := measure(ctx, b.dir, append(append([]string{b.gantry}, kept...), "-i", in.path)...); err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "\nDumped stacks: %.0f MB, %d samples.\n\n", float64(in.bytes)/1e6, in.samples)
+	return b.printRows(ctx, w, []row{
+		{name: coldDumps, input: in, perf: perf, gantry: gantry, cpu: 1. / 4},
+		{name: keptDumps, input: in, perf: perf, gantry: kept, cpu: 1. / 10},
+	})
+}
+
+// dumpInput records the whole machine under load with perf, or reuses the
+// recording of an earlier run.
+func (b *bench) dumpInput(ctx context.Context) (*recording, error) {
+	path := filepath.Join(b.dir, dumpsInput)
+	if rec, err := scan(path); err == nil {
+		return rec, nil
+	}
+	d := b.size.input
+	fmt.Fprintf(b.log, "recording %v of dumped stacks with perf under load\n", d)
+	err := b.underLoad(ctx, func() error {
+		_, err := measure(ctx, b.dir, b.dumpRecordArgs(path, dumpRate, 4096, d)...)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return scan(path)
+}
+
+// dumpRecordArgs is perf's command line; ring is KiB a CPU.
+func (b *bench) dumpRecordArgs(path string, rate, ring int, d time.Duration) []string {
+	return []string{b.perf, "record", "-q", "-a", "--call-graph", "dwarf", "-e", "cpu-clock", "-F", strconv.Itoa(rate),
+		"-m", strconv.Itoa(ring) + "K", "--buildid-mmap", "-N", "-o", path, "--", "sleep", fmt.Sprint(d.Seconds())}
+}
+
+// dumpLosses records with both tools in turn and prints what was lost.
+func (b *bench) dumpLosses(ctx context.Context, w io.Writer) error {
+	recorders := []*recorder{
+		{name: "perf", args: func(path string, d time.Duration) []string {
+			return b.dumpRecordArgs(path, lossRate, perfRing, d)
+		}},
+		{name: "gantry", args: func(path string, d time.Duration) []string {
+			return []string{b.gantry, "record", "-q", "-a", "--call-graph", "dwarf", "-e", "cpu-clock", "-F", strconv.Itoa(lossRate),
+				"-m", strconv.Itoa(gantryRing) + "K", "--no-buildid-cache", "-o", path, "--duration", d.String()}
+		}},
+	}
+	var seconds [2]float64
+	fmt.Fprintf(b.log, "recording dumped stacks with both at %d Hz under load\n", lossRate)
+	err := b.underLoad(ctx, func() error {
+		for range b.size.rounds {
+			for i, r := range recorders {
+				rec, c, err := b.record(ctx, r, b.size.record)
+				if err != nil {
+					return err
+				}
+				r.samples += rec.samples
+				r.lost += rec.lost
+				seconds[i] += c.cpu
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	share := func(r *recorder) float64 { return float64(r.lost) / float64(max(r.samples+r.lost, 1)) }
+	fmt.Fprintf(w, "\n| %s | samples | lost | share | ratio | target | | CPU s |\n|---|---|---|---|---|---|---|---|\n", dumpLoss)
+	for i, r := range recorders {
+		cells := "- | - | "
+		if r.name == "gantry" {
+			cells = verdict(share(recorders[0]), share(r), 1./10)
+		}
+		fmt.Fprintf(w, "| %s | %d | %d | %.2f %% | %s | %.1f |\n", r.name, r.samples, r.lost, 100*share(r), cells, seconds[i])
+	}
+	return nil
+}
