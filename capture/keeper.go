@@ -74,6 +74,9 @@ type fate struct {
 	// content is the id that a file without a build-id was kept by.
 	content buildid.ID
 	err     error
+	// debug: its separate symbols are kept as well, if debugErr is nil.
+	debug    bool
+	debugErr error
 }
 
 // keeper copies the binaries of containers into the store while they run,
@@ -217,7 +220,9 @@ func (k *keeper) keep(b *binary) fate {
 		return f
 	}
 	defer file.Close()
-	f.err = k.copy(&f, file, &b.key)
+	if f.err = k.copy(&f, file, &b.key); f.err == nil {
+		k.keepDebug(&f, proc, file, path)
+	}
 	return f
 }
 
@@ -277,9 +282,18 @@ type Binaries struct {
 	// Host are files of the host, Kept are copies in the store.
 	Host int `json:"host"`
 	Kept int `json:"kept"`
+	// Debug are the files of separate symbols that were kept beside them.
+	Debug int `json:"debug,omitempty"`
 	// Missing counts the files of containers that could not be kept, by
 	// reason.
 	Missing map[string]int `json:"missing,omitempty"`
+}
+
+func (b *Binaries) miss(reason string) {
+	if b.Missing == nil {
+		b.Missing = make(map[string]int)
+	}
+	b.Missing[reason]++
 }
 
 // result sums up. It gives the files with a build-id in the order of path.
@@ -289,12 +303,14 @@ func (k *keeper) result() (Binaries, []*binary) {
 	var sum Binaries
 	var list []*binary
 	for _, b := range k.known {
+		if b.debug {
+			sum.Debug++
+		} else if b.debugErr != nil {
+			sum.miss("symbols: " + reason(b.debugErr))
+		}
 		switch {
 		case b.err != nil:
-			if sum.Missing == nil {
-				sum.Missing = make(map[string]int)
-			}
-			sum.Missing[reason(b.err)]++
+			sum.miss(reason(b.err))
 		case b.kept:
 			sum.Kept++
 		case b.host:

@@ -8,9 +8,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
-	"strings"
 
+	"github.com/gantry-tools/gantry/capture/snapshot"
 	"github.com/gantry-tools/gantry/container"
 	"github.com/gantry-tools/gantry/internal/hint"
 	"github.com/gantry-tools/gantry/internal/linux/procfs"
@@ -100,70 +99,11 @@ func inContainer(r *container.Resolver, c *container.Container, pid int) bool {
 // Close closes the root.
 func (c *containerRoot) Close() error { return c.root.Close() }
 
-// errMadeUp is a file on a file system that has no files of its own, or whose
-// reader would wait for a program.
-var errMadeUp = errors.New("on a file system that the kernel or a program makes up")
-
-// Open opens the regular file at path below the root. Nothing but a regular file
-// is opened, for opening a device acts and a FIFO waits.
+// Open opens the regular file at path below the root.
 func (c *containerRoot) Open(path string) (*os.File, error) {
-	fd, err := sys.OpenInRoot(c.root, path, sys.OPath)
+	file, err := snapshot.OpenInside(c.proc, c.root, path)
 	if err != nil {
 		return nil, fmt.Errorf("container %q: %w", c.name, err)
 	}
-	defer fd.Close()
-	var file *sys.FD
-	if err = c.checkMount(fd); err == nil {
-		file, err = sys.OpenRegular(fd)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("container %q: %s: %w", c.name, path, err)
-	}
-	return file.File(path), nil
-}
-
-// checkMount refuses what is on a made-up file system: a program that serves
-// one may never answer, and /proc/kcore is a regular file. It asks the kernel
-// for the mount, not the file system for its type, which FUSE would pass on.
-func (c *containerRoot) checkMount(fd *sys.FD) error {
-	info, err := os.ReadFile("/proc/self/fdinfo/" + fd.String())
-	if err != nil {
-		return err
-	}
-	id := -1
-	for line := range strings.Lines(string(info)) {
-		if text, ok := strings.CutPrefix(line, "mnt_id:"); ok {
-			if id, err = strconv.Atoi(strings.TrimSpace(text)); err != nil {
-				return fmt.Errorf("mount of the file: %w", err)
-			}
-		}
-	}
-	mounts, err := c.proc.Mounts()
-	if err != nil {
-		return fmt.Errorf("mounts of process %d: %w", c.proc.PID(), err)
-	}
-	// A process that was only chrooted does not see the mount it is in.
-	if own, err := (procfs.FS{}).Self().Mounts(); err == nil {
-		mounts = append(mounts, own...)
-	}
-	for i := range mounts {
-		if m := &mounts[i]; m.ID == id {
-			if madeUp(m.Type) {
-				return fmt.Errorf("%w: %s", errMadeUp, m.Type)
-			}
-			return nil
-		}
-	}
-	return fmt.Errorf("%w: an unknown one", errMadeUp)
-}
-
-// madeUp says whether files of such a file system are made up while they are
-// read.
-func madeUp(fstype string) bool {
-	switch fstype {
-	case "proc", "sysfs", "cgroup", "cgroup2", "debugfs", "tracefs", "securityfs", "selinuxfs", "smackfs", "bpf",
-		"pstore", "configfs", "efivarfs", "binfmt_misc", "nsfs", "autofs", "resctrl", "fuse", "fuseblk":
-		return true
-	}
-	return strings.HasPrefix(fstype, "fuse.")
+	return file, nil
 }

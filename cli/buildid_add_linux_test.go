@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gantry-tools/gantry/capture/snapshot"
 	"github.com/gantry-tools/gantry/internal/linux/procfs"
 	"github.com/gantry-tools/gantry/internal/linux/sys"
 	"github.com/gantry-tools/gantry/internal/testutil"
@@ -146,7 +147,7 @@ func TestAddFUSE(t *testing.T) {
 			return err
 		}
 		c := &containerRoot{proc: procfs.FS{}.Proc(unix.Gettid()), root: root, name: "test"}
-		if _, err := c.Open(dir); !errors.Is(err, errMadeUp) { // the root of the mount
+		if _, err := c.Open(dir); !errors.Is(err, snapshot.ErrMadeUp) { // the root of the mount
 			t.Errorf("on FUSE: %v", err)
 		}
 		waits := opener(func(path string) (*os.File, error) {

@@ -5,6 +5,7 @@ package cli
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -21,21 +22,44 @@ __attribute__((noinline)) void %[1]s(unsigned long n) { for (unsigned long i = 0
 int main(void) { puts("ready"); fflush(stdout); for (;;) %[1]s(1000000); }
 `
 
-// TestContainersGone records four containers with four programs at one path,
-// two of them without a build-id, and reports when containers and files are
-// gone: each has its own function. So does an archive.
+// stripped strips a program and returns its symbols.
+func stripped(t *testing.T, prog string) (debug string) {
+	t.Helper()
+	debug = filepath.Join(filepath.Dir(prog), "server.debug") // as the link is to say
+	for _, args := range [][]string{
+		{"objcopy", "--only-keep-debug", prog, debug}, {"strip", "--strip-all", prog}, {"objcopy", "--add-gnu-debuglink=" + debug, prog},
+	} {
+		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v\n%s", args, err, out)
+		}
+	}
+	return debug
+}
+
+// TestContainersGone records containers with different programs at one path,
+// some of them without a build-id, some with their symbols elsewhere in the
+// container, and reports when containers and files are gone: each has its own
+// function. So does an archive.
 func TestContainersGone(t *testing.T) {
-	testutil.Require(t, testutil.Root, testutil.PerfEvents, testutil.CgroupV2, testutil.Tool("runc", "gcc"))
+	testutil.Require(t, testutil.Root, testutil.PerfEvents, testutil.CgroupV2, testutil.Tool("runc", "gcc", "objcopy", "strip"))
 	dir := t.TempDir()
 	store, data, packed := filepath.Join(dir, "store"), filepath.Join(dir, "gone.data"), filepath.Join(dir, "gone.gantry")
 	hot := make(map[string]string) // function by container
 	var list []*testutil.Container
 	record := []string{"record", "-e", "cpu-clock:u", "-F", "500", "--duration", "1s", "--buildid-dir", store, "-o", data, "-a"}
-	for i, flag := range []string{"-Wl,--build-id=sha1", "-Wl,--build-id=sha1", "-Wl,--build-id=none", "-Wl,--build-id=none"} {
+	const byID = "/usr/lib/debug/.build-id/01/23456789abcdef.debug"
+	for i, p := range []struct{ id, debug string }{
+		{"sha1", ""}, {"sha1", ""}, {"none", ""}, {"none", ""},
+		{"0x0123456789abcdef", byID}, {"sha1", "/app/.debug/server.debug"}, {"sha1", "/usr/lib/debug/app/server.debug"},
+	} {
 		name := fmt.Sprintf("gone_hot_%d", i)
+		prog := testutil.CompileC(t, fmt.Sprintf(spinForever, name, i), "-static", "-Wl,--build-id="+p.id)
+		files := map[string]string{"/app/server": prog}
+		if p.debug != "" {
+			files[p.debug] = stripped(t, prog)
+		}
 		c := testutil.StartContainer(t, testutil.ContainerSpec{
-			Name: fmt.Sprint(i), Overlay: true, Args: []string{"/app/server"}, Ready: "ready",
-			Files: map[string]string{"/app/server": testutil.CompileC(t, fmt.Sprintf(spinForever, name, i), "-static", flag)},
+			Name: fmt.Sprint(i), Overlay: true, Args: []string{"/app/server"}, Ready: "ready", Files: files,
 		})
 		hot[c.ID], list = name, append(list, c)
 		record = append(record, "--container", c.ID)

@@ -152,9 +152,19 @@ func OpenAt(dir *FD, path string, flags int) (*FD, error) {
 // openat2 (Linux 5.6); without it the error is ENOSYS. EAGAIN is a path that is
 // renamed all the time, or a file that somebody has leased.
 func OpenInRoot(root *FD, path string, flags int) (*FD, error) {
+	return openInRoot(root, path, flags, 0)
+}
+
+// OpenInMount is OpenInRoot of what is on the same mount as root: a path that
+// leads to another one, whose file system a program may serve, is EXDEV.
+func OpenInMount(root *FD, path string, flags int) (*FD, error) {
+	return openInRoot(root, path, flags, unix.RESOLVE_NO_XDEV)
+}
+
+func openInRoot(root *FD, path string, flags int, resolve uint64) (*FD, error) {
 	how := unix.OpenHow{
 		Flags:   uint64(flags | unix.O_CLOEXEC),
-		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
+		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS | resolve,
 	}
 	for try := 0; ; try++ {
 		raw, err := unix.Openat2(root.Int(), path, &how)

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package snapshot
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/gantry-tools/gantry/internal/linux/procfs"
+	"github.com/gantry-tools/gantry/internal/linux/sys"
+)
+
+// ErrMadeUp is a file on a file system that has no files of its own, or whose
+// reader would wait for a program.
+var ErrMadeUp = errors.New("on a file system that the kernel or a program makes up")
+
+// OpenInside opens the regular file at path below root, the root directory of
+// proc, of whose mounts none that is made up is read. Nothing but a regular
+// file is opened, for opening a device acts and a FIFO waits. The walk may wait
+// for a program that serves a directory on the way.
+func OpenInside(proc procfs.Proc, root *sys.FD, path string) (*os.File, error) {
+	fd, err := sys.OpenInRoot(root, path, sys.OPath)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkMount(proc, fd); err != nil {
+		fd.Close()
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return regular(fd, path)
+}
+
+// OpenOnRoot opens the regular file at path on the very mount that is the root
+// of proc. It waits for no program.
+func OpenOnRoot(proc procfs.Proc, path string) (*os.File, error) {
+	root, err := sys.Open(proc.RootPath(), sys.OPath|sys.ODirectory)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	if err := checkMount(proc, root); err != nil {
+		return nil, fmt.Errorf("root of process %d: %w", proc.PID(), err)
+	}
+	fd, err := sys.OpenInMount(root, path, sys.OPath)
+	if err != nil {
+		return nil, err
+	}
+	return regular(fd, path)
+}
+
+// checkMount refuses what is on a made-up file system: a program that serves
+// one may never answer, and /proc/kcore is a regular file. It asks the kernel
+// for the mount, not the file system for its type, which FUSE would pass on.
+func checkMount(proc procfs.Proc, fd *sys.FD) error {
+	id, err := mountID(fd)
+	if err != nil {
+		return err
+	}
+	mounts, err := proc.Mounts()
+	if err != nil {
+		return fmt.Errorf("mounts of process %d: %w", proc.PID(), err)
+	}
+	// A process that was only chrooted does not see the mount it is in.
+	if own, err := (procfs.FS{}).Self().Mounts(); err == nil {
+		mounts = append(mounts, own...)
+	}
+	for i := range mounts {
+		if m := &mounts[i]; m.ID == id {
+			if madeUp(m.Type) {
+				return fmt.Errorf("%w: %s", ErrMadeUp, m.Type)
+			}
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: an unknown one", ErrMadeUp)
+}
+
+// mountID is the mount that an open file is on (proc_pid_fdinfo(5)).
+func mountID(fd *sys.FD) (int, error) {
+	info, err := os.ReadFile("/proc/self/fdinfo/" + fd.String())
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(info)) {
+		if text, ok := strings.CutPrefix(line, "mnt_id:"); ok {
+			return strconv.Atoi(strings.TrimSpace(text))
+		}
+	}
+	return 0, errors.New("the kernel does not tell the mount of a file")
+}
+
+// madeUp says whether files of such a file system are made up while they are
+// read.
+func madeUp(fstype string) bool {
+	switch fstype {
+	case "proc", "sysfs", "cgroup", "cgroup2", "debugfs", "tracefs", "securityfs", "selinuxfs", "smackfs", "bpf",
+		"pstore", "configfs", "efivarfs", "binfmt_misc", "nsfs", "autofs", "resctrl":
+		return true
+	}
+	return isFUSE(fstype)
+}
