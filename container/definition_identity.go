@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -249,14 +248,16 @@ func (t *Table) Selectors(c *Choice) []Selector {
 		list = nil
 	}
 	var out []Selector
+	seen := make(map[Identity]bool)
 	for _, k := range list {
 		task := k.Task()
 		id, ok := t.Identify(c.Definition, &task)
-		id.Definition = ""
-		sel := Selector{Definition: c.Definition.Name, Identity: id, text: c.Text}
-		if ok && !slices.Contains(out, sel) {
-			out = append(out, sel)
+		if !ok || seen[id] {
+			continue
 		}
+		seen[id] = true
+		id.Definition = ""
+		out = append(out, Selector{Definition: c.Definition.Name, Identity: id, text: c.Text})
 	}
 	if out == nil {
 		out = []Selector{{Definition: c.Definition.Name, Identity: Identity{Cgroup: noCgroup}, text: c.Text}}

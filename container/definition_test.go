@@ -5,6 +5,7 @@ package container
 import (
 	"encoding/json"
 	"errors"
+	"path"
 	"strings"
 	"testing"
 
@@ -122,6 +123,45 @@ func TestCgroupOf(t *testing.T) {
 	if got, _ := d.CgroupOf("/a/b/c"); got != "/a" {
 		t.Errorf("not the outermost: %q", got)
 	}
+}
+
+// matchSlow says whether a pattern matches a whole path, the plain way.
+func matchSlow(pattern, cgroup []string) bool {
+	switch {
+	case len(pattern) == 0:
+		return len(cgroup) == 0
+	case pattern[0] == "**":
+		return matchSlow(pattern[1:], cgroup) || len(cgroup) > 0 && matchSlow(pattern, cgroup[1:])
+	case len(cgroup) == 0:
+		return false
+	}
+	ok, err := path.Match(pattern[0], cgroup[0])
+	return err == nil && ok && matchSlow(pattern[1:], cgroup[1:])
+}
+
+// FuzzCgroupOf: what is found is the first of the path's parents that matches.
+func FuzzCgroupOf(f *testing.F) {
+	f.Add("/a/**/b*", "/a/x/b1/c")
+	f.Add("**/*/[a-c]", "/x/y/b")
+	f.Fuzz(func(t *testing.T, glob, cgroup string) {
+		clean, bad := cleanGlob(glob)
+		if bad != nil || strings.Count(clean, "/") > 6 || strings.Count(cgroup, "/") > 8 || len(cgroup) > maxGlob {
+			return
+		}
+		want := ""
+		for i := 1; i <= len(cgroup) && want == ""; i++ {
+			if cgroup[i-1] != '/' && (i == len(cgroup) || cgroup[i] == '/') {
+				parts := strings.FieldsFunc(cgroup[:i], func(r rune) bool { return r == '/' })
+				if matchSlow(strings.Split(clean[1:], "/"), parts) {
+					want = cgroup[:i]
+				}
+			}
+		}
+		d := Definition{Cgroups: []string{clean}}
+		if got, ok := d.CgroupOf(cgroup); got != want || ok != (want != "") {
+			t.Fatalf("%q, %q: %q, want %q", clean, cgroup, got, want)
+		}
+	})
 }
 
 func TestDefinitions(t *testing.T) {

@@ -139,7 +139,8 @@ func (in *tableJSON) check() error {
 	case len(in.Lost.CPUs) > maxCPUs || len(in.Lost.Cgroups) > maxCgroups:
 		return fmt.Errorf("%d lost counts", len(in.Lost.CPUs)+len(in.Lost.Cgroups))
 	}
-	defs := BuiltIn()
+	// A name may have been built in since the recording: that one counts.
+	var defs Definitions
 	for _, d := range in.Definitions {
 		if err := defs.Add(d); err != nil {
 			return err
