@@ -254,6 +254,69 @@ func TestFilterContainer(t *testing.T) {
 	}
 }
 
+// A probe that is defined in tracefs is a tracepoint: gantry filters it, and perf
+// loses nothing.
+func TestFilterSharedProbe(t *testing.T) {
+	testutil.Require(t, testutil.Root, testutil.PerfEvents, testutil.CgroupV2, testutil.Tracefs, testutil.BTF, testutil.Tool("runc", "perf", "gcc"))
+	prog := workerProgram(t)
+	shared := defineProbe(t, prog, "hit")
+	a, host := contained(t, prog, "a"), started(t, false, prog)
+	var o Options
+	o.Target.Containers, o.Resolver = chosen(t, nil, a.inside.ID)
+	o.Groups = groups(t, shared)
+	peer := startPerf(t, shared)
+	rec := recordWhile(t, o, func() {
+		a.calls(t, 200)
+		host.calls(t, 300)
+	})
+	if n := peer.stop(t); n != 500 {
+		t.Errorf("perf has %d records of 500 calls", n)
+	}
+	if got := samplesBy(t, rec.path)[shared]; len(got) != 1 || got[a.pid] != 200 {
+		t.Errorf("%v, want 200 of %d", got, a.pid)
+	}
+}
+
+// defineProbe makes a probe of a function in tracefs for as long as the test
+// runs, and gives its name.
+func defineProbe(t *testing.T, prog, fn string) string {
+	t.Helper()
+	g := groups(t, "uprobe:"+prog+":"+fn)
+	name := fmt.Sprintf("gantry_test_%d/%s", os.Getpid(), fn)
+	write := func(line string) error {
+		f, err := os.OpenFile("/sys/kernel/tracing/uprobe_events", os.O_WRONLY|os.O_APPEND, 0)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		_, err = f.WriteString(line + "\n")
+		return err
+	}
+	if err := write(fmt.Sprintf("p:%s %s:%#x", name, prog, g[0].Events[0].Probe.Offset)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := write("-:" + name); err != nil {
+			t.Error(err)
+		}
+	})
+	return strings.Replace(name, "/", ":", 1)
+}
+
+// Only the binaries of the chosen container are kept.
+func TestFilterBinaries(t *testing.T) {
+	testutil.Require(t, testutil.Root, testutil.PerfEvents, testutil.CgroupV2, testutil.BTF, testutil.Tool("runc", "gcc"))
+	a, mine := server(t, "a", "mine_hot")
+	_, other := server(t, "b", "other_hot")
+	o := Options{Store: t.TempDir(), Groups: groups(t, "cpu-clock")}
+	o.Target.Containers, o.Resolver = chosen(t, nil, a.ID)
+	rec := record(t, o)
+	checkKept(t, o.Store, mine)
+	if rec.res.Binaries.Kept != 1 {
+		t.Errorf("%+v, want one kept and not %s", rec.res.Binaries, other)
+	}
+}
+
 func checkFiltered(t *testing.T, f *Filtered, method string) {
 	t.Helper()
 	if f == nil || f.Method != method || f.Dropped == 0 || f.Undecided != 0 || (f.Kernel == 0) != (method == "recorder") {

@@ -7,9 +7,10 @@ tool (
 	honnef.co/go/tools/cmd/staticcheck
 )
 
+require github.com/cilium/ebpf v0.22.0
+
 require (
 	github.com/BurntSushi/toml v1.6.0 // indirect
-	github.com/cilium/ebpf v0.22.0 // indirect
 	golang.org/x/exp/typeparams v0.0.0-20260209203927-2842357ff358 // indirect
 	golang.org/x/mod v0.41.0 // indirect
 	golang.org/x/sync v0.23.0 // indirect

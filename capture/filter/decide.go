@@ -45,7 +45,7 @@ type Place struct {
 func (f *Filter) Decide(s *Sample) (Verdict, Place) {
 	p := Place{cgroup: s.Cgroup, passed: s.Passed, dead: s.TID < 0}
 	if len(f.plan.masks) > 0 {
-		p.ns = f.tasks.at(s.TID, s.Time)
+		p.ns = f.at(s.TID, s.Time)
 	}
 	return f.Settle(p, false), p
 }

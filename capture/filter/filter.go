@@ -34,6 +34,7 @@ type Filter struct {
 	identities map[kernel.Identity]*identity
 	places     []place // by nsID
 	pending    int     // how many cgroups and identities are not settled
+	clocks     bool    // time namespaces count
 
 	// perfTree is the hierarchy of the cgroups of samples, nil if there is
 	// none, tree its mount point; prefix is what is in front of the paths in
@@ -107,7 +108,7 @@ func New(p *Plan, view *View, fsys procfs.FS) (*Filter, error) {
 func newFilter(p *Plan, view *View, fsys procfs.FS) *Filter {
 	return &Filter{
 		plan: p, view: view, fs: fsys, now: time.Now, tasks: newTasks(p.host), lost: make(map[uint64]bool), ids: make(map[string]uint64),
-		cgroups: make(map[uint64]*cgroup), identities: make(map[kernel.Identity]*identity),
+		cgroups: make(map[uint64]*cgroup), identities: make(map[kernel.Identity]*identity), clocks: p.needsTime(),
 	}
 }
 
@@ -206,35 +207,42 @@ func (f *Filter) Record(rec perf.Record) {
 	case *perf.Exit:
 		f.tasks.exit(rec.TID)
 	case *perf.Namespaces:
-		f.enter(rec.TID, rec.SampleID.Time, f.namespaces(rec), status)
+		f.namespaces(rec, status)
 	case *perf.Comm:
-		// A task may come into another time namespace by execve, of which
-		// there is no record.
-		if f.plan.needsTime() && rec.Misc&perf.MiscCommExec != 0 {
-			ns := f.tasks.known[f.tasks.at(rec.TID, rec.SampleID.Time)]
-			if ino := f.timeNS(rec.TID); ino != 0 {
-				ns[container.TimeNS] = ino
-			}
-			f.enter(rec.TID, rec.SampleID.Time, ns, status)
+		// A task may come into another time namespace by execve.
+		if f.clocks && rec.Misc&perf.MiscCommExec != 0 {
+			f.tasks.enterClock(rec.TID, rec.SampleID.Time, f.timeNS(rec.TID))
 		}
 	}
 }
 
-// namespaces are those of a record. The time namespace is not among them: it is
-// read from the task, if that lives long enough, and else taken to be the one
+// namespaces takes those of a record. The time namespace is not among them: it
+// is read from the task, if that lives long enough, and else taken to be the one
 // that it had.
-func (f *Filter) namespaces(rec *perf.Namespaces) (ns container.Namespaces) {
+func (f *Filter) namespaces(rec *perf.Namespaces, status bool) {
+	var ns container.Namespaces
 	for i, l := range rec.Links {
-		if i < len(ns) {
+		if i < int(container.TimeNS) {
 			ns[i] = l.Ino
 		}
 	}
-	if f.plan.needsTime() {
-		if ns[container.TimeNS] = f.timeNS(rec.TID); ns[container.TimeNS] == 0 {
-			ns[container.TimeNS] = f.tasks.known[f.tasks.at(rec.TID, rec.SampleID.Time)][container.TimeNS]
-		}
+	time := rec.SampleID.Time
+	f.tasks.enter(rec.TID, time, f.tasks.id(ns))
+	if f.clocks {
+		f.tasks.enterClock(rec.TID, time, f.timeNS(rec.TID))
 	}
-	return ns
+	f.place(f.at(rec.TID, time), status)
+}
+
+// at is the namespaces of a task at a time.
+func (f *Filter) at(tid int32, time uint64) nsID {
+	id := f.tasks.at(tid, time)
+	if !f.clocks || id == 0 {
+		return id
+	}
+	ns := f.tasks.known[id]
+	ns[container.TimeNS] = f.tasks.clockAt(tid, time)
+	return f.tasks.id(ns)
 }
 
 func (f *Filter) timeNS(tid int32) uint64 {
@@ -243,12 +251,6 @@ func (f *Filter) timeNS(tid int32) uint64 {
 		return 0
 	}
 	return ino
-}
-
-func (f *Filter) enter(tid int32, time uint64, ns container.Namespaces, status bool) {
-	id := f.tasks.id(ns)
-	f.place(id, status)
-	f.tasks.enter(tid, time, id)
 }
 
 // place works out what namespaces mean, once. The kernel learns of an identity

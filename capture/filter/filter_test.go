@@ -406,6 +406,7 @@ func TestPlanErrors(t *testing.T) {
 
 func TestTasks(t *testing.T) {
 	tasks := newTasks(host())
+	idle := tasks.at(0, 0)
 	a, b := tasks.id(with(t, "pid:10")), tasks.id(with(t, "pid:11"))
 	fork := func(tid, parent int32, time uint64, misc perf.Misc) {
 		r := &perf.Fork{Task: perf.Task{PID: tid, TID: tid, PPID: parent, PTID: parent, Time: time}}
@@ -416,7 +417,7 @@ func TestTasks(t *testing.T) {
 	tasks.enter(100, 10, a)
 	fork(101, 100, 20, 0)
 	tasks.enter(100, 40, b)
-	tasks.enter(100, 30, tasks.id(host())) // a record of another CPU comes late
+	tasks.enter(100, 30, idle) // a record of another CPU comes late
 	fork(102, 100, 50, 0)
 	fork(103, 100, 35, 0)
 	for _, tt := range []struct {
@@ -424,8 +425,8 @@ func TestTasks(t *testing.T) {
 		time uint64
 		want nsID
 	}{
-		{100, 10, a}, {100, 29, a}, {100, 30, tasks.id(host())}, {100, 40, b}, {100, 1000, b}, {100, 1, 0},
-		{101, 20, a}, {101, 99, a}, {102, 60, b}, {103, 60, tasks.id(host())}, {0, 5, tasks.id(host())}, {7, 5, 0},
+		{100, 10, a}, {100, 29, a}, {100, 30, idle}, {100, 40, b}, {100, 1000, b}, {100, 1, 0},
+		{101, 20, a}, {101, 99, a}, {102, 60, b}, {103, 60, idle}, {0, 5, idle}, {7, 5, 0},
 	} {
 		if got := tasks.at(tt.tid, tt.time); got != tt.want {
 			t.Errorf("task %d at %d: %d, want %d", tt.tid, tt.time, got, tt.want)
@@ -449,8 +450,38 @@ func TestTasks(t *testing.T) {
 	for range 4 {
 		tasks.round(4e12)
 	}
-	if tasks.at(102, 5e12) != tasks.id(host()) {
+	if tasks.at(102, 5e12) != idle {
 		t.Error("a new task is forgotten with the old one")
+	}
+}
+
+// Time namespaces are told of apart from the others, and in any order.
+func TestClocks(t *testing.T) {
+	tasks := newTasks(host())
+	if got := tasks.clockAt(0, 5); got != host()[container.TimeNS] {
+		t.Errorf("the idle task's is %d", got)
+	}
+	a := tasks.id(with(t, "pid:10"))
+	tasks.enter(100, 10, a)
+	tasks.enterClock(100, 30, 77) // of an execve
+	tasks.enterClock(100, 10, 66) // of the record of its namespaces
+	tasks.enterClock(100, 40, 0)  // could not be read
+	tasks.enterClock(999, 40, 5)  // nobody knows it
+	r := &perf.Fork{Task: perf.Task{PID: 101, TID: 101, PPID: 100, PTID: 100, Time: 20}}
+	tasks.fork(r)
+	for _, tt := range []struct {
+		tid        int32
+		time, want uint64
+	}{{100, 10, 66}, {100, 29, 66}, {100, 30, 77}, {100, 99, 77}, {101, 50, 66}, {999, 50, 0}} {
+		if got := tasks.clockAt(tt.tid, tt.time); got != tt.want {
+			t.Errorf("task %d at %d: %d, want %d", tt.tid, tt.time, got, tt.want)
+		}
+	}
+	for i := range uint64(1000) {
+		tasks.enterClock(100, 100+i, i+1)
+	}
+	if n := len(tasks.byTID[100].clocks); n > maxClocks || tasks.clockAt(100, 2000) != 1000 {
+		t.Errorf("%d are remembered, the last is %d", n, tasks.clockAt(100, 2000))
 	}
 }
 

@@ -5,6 +5,7 @@
 package filter
 
 import (
+	"slices"
 	"sort"
 
 	"github.com/gantry-tools/gantry/container"
@@ -15,6 +16,7 @@ import (
 type nsID uint32
 
 // tasks is which namespaces each task is in, over the time of the last rounds.
+// The namespaces of spans are without that of time.
 type tasks struct {
 	byTID map[int32]*task
 	known []container.Namespaces
@@ -30,7 +32,10 @@ type tasks struct {
 // its spans.
 type task struct {
 	spans []span // by time, not empty
-	gone  bool
+	// clocks are the time namespaces, by time too. They are kept only if they
+	// count, and apart: what tells of them comes in no order with the rest.
+	clocks []clock
+	gone   bool
 }
 
 // span begins when a task came into namespaces.
@@ -39,9 +44,17 @@ type span struct {
 	ns   nsID
 }
 
+// clock begins when a task came into a time namespace.
+type clock struct {
+	time, ino uint64
+}
+
 func newTasks(host container.Namespaces) *tasks {
 	t := &tasks{byTID: make(map[int32]*task), known: make([]container.Namespaces, 1), ids: make(map[container.Namespaces]nsID)}
+	clock := host[container.TimeNS]
+	host[container.TimeNS] = 0
 	t.enter(0, 0, t.id(host)) // the idle task of each CPU
+	t.enterClock(0, 0, clock)
 	return t
 }
 
@@ -99,15 +112,49 @@ func (t *tasks) at(tid int32, time uint64) nsID {
 	return k.spans[max(i-1, 0)].ns
 }
 
-// fork notes a new task, which is where its parent is. fromStatus: the record
-// describes a process that runs already, whose parent tells nothing; a thread
-// is where the others are unless another record says otherwise.
+// enterClock notes that a task that is known is in a time namespace.
+func (t *tasks) enterClock(tid int32, time, ino uint64) {
+	k := t.byTID[tid]
+	if k == nil || ino == 0 {
+		return
+	}
+	i := len(k.clocks)
+	for i > 0 && k.clocks[i-1].time > time {
+		i--
+	}
+	k.clocks = slices.Insert(k.clocks, i, clock{time, ino})
+	if len(k.clocks) > maxClocks {
+		k.clocks = append(k.clocks[:0], k.clocks[maxClocks/2:]...)
+	}
+}
+
+// maxClocks bounds the time namespaces of a task that are remembered.
+const maxClocks = 64
+
+// clockAt is the time namespace of a task at a time, 0 if it is not known.
+func (t *tasks) clockAt(tid int32, time uint64) (ino uint64) {
+	k := t.byTID[tid]
+	if k == nil {
+		return 0
+	}
+	for i, c := range k.clocks {
+		if i == 0 || c.time <= time {
+			ino = c.ino
+		}
+	}
+	return ino
+}
+
+// fork notes a new task, which is where its parent is. A status record describes
+// a process that runs already, whose parent tells nothing; a thread is where the
+// others are unless another record says otherwise.
 func (t *tasks) fork(r *perf.Fork) {
-	ns := t.at(r.PTID, r.Time)
+	ns, ino := t.at(r.PTID, r.Time), t.clockAt(r.PTID, r.Time)
 	if r.Misc&perf.MiscStatusOnly != 0 && r.PID == r.TID {
-		ns = 0
+		ns, ino = 0, 0
 	}
 	t.enter(r.TID, r.Time, ns)
+	t.enterClock(r.TID, r.Time, ino)
 }
 
 // exit notes the end of a task. Its last samples come behind this record.

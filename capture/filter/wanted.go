@@ -22,7 +22,7 @@ func (f *Filter) Wanted(pid int32) bool {
 	if c := f.cgroups[f.ids[path]]; c != nil {
 		s = c.state
 	}
-	return f.weigh(s, true, f.tasks.at(pid, math.MaxUint64)) != Drop
+	return f.weigh(s, true, f.at(pid, math.MaxUint64)) != Drop
 }
 
 // cgroupOf is the path of the cgroup that a process is in, "" if that cannot be

@@ -74,10 +74,12 @@ func run(ctx context.Context, stdout, stderr io.Writer, args []string) (err erro
 	if err := b.readRows(ctx, stdout, in); err != nil {
 		return err
 	}
-	if err := b.dumpRows(ctx, stdout); err != nil {
-		return err
+	for _, rows := range []func(context.Context, io.Writer) error{b.dumpRows, b.recordRows, b.filterRows} {
+		if err := rows(ctx, stdout); err != nil {
+			return err
+		}
 	}
-	return b.recordRows(ctx, stdout)
+	return nil
 }
 
 func parseFlags(stderr io.Writer, args []string) (*options, error) {

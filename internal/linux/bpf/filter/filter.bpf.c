@@ -39,6 +39,11 @@ struct mask {
 	__u64 open;     // rules that an identity which is not in the map may satisfy
 };
 
+// The namespaces of a task, 0 where they are not known.
+struct namespaces {
+	__u32 ns[NS_COUNT];
+};
+
 // Set before the program is loaded.
 const volatile __u32 host[NS_COUNT];
 const volatile __u32 mask_count;
@@ -124,73 +129,85 @@ static __always_inline void read_namespaces(struct task_struct *task, __u32 *ns)
 		ns[NS_TIME] = p->time_ns->ns.inum;
 }
 
-// by_namespaces is the rules whose condition on namespaces holds; maybe are
-// those of which that is not known.
-static __always_inline __u64 by_namespaces(const __u32 *ns, __u64 *maybe)
+// is_zero is 1 for 0. It has no branch: with one for each namespace of each mask
+// the verifier would have more paths than it can follow.
+static __always_inline __u32 is_zero(__u32 x)
+{
+	return ((x | -x) >> 31) ^ 1;
+}
+
+// What namespaces say: the rules whose condition on them holds, and those of
+// which that is not known.
+struct said {
+	__u64 rules, maybe;
+};
+
+// ask_mask adds what one mask says. It is a function of its own so that the
+// verifier looks at it once, and not for each mask.
+__noinline int ask_mask(__u32 i, const struct namespaces *task, struct said *said)
 {
 	struct identity id;
-	__u64 rules = 0;
+	__u32 unknown = 0, same = 0;
 	__u64 *listed;
 
-	for (__u32 i = 0; i < MAX_MASKS && i < mask_count; i++) {
-		__u32 set = masks[i].set;
-		__u32 unknown = 0, same = 0;
+	if (!task || !said)
+		return 0;
+	i &= MAX_MASKS - 1; // which the verifier sees
+	asm volatile("" : "+r"(i));
+	id.mask = masks[i].set;
+	for (int n = 0; n < NS_COUNT; n++) {
+		__u32 in = -(id.mask >> n & 1);
 
-		id.mask = set;
-		for (int n = 0; n < NS_COUNT; n++) {
-			id.ns[n] = 0;
-			if (!(set & 1 << n))
-				continue;
-			id.ns[n] = ns[n];
-			unknown |= !ns[n];
-			same |= ns[n] == host[n];
-		}
-		if (same)
-			continue;
-		if (unknown) {
-			*maybe |= masks[i].any | masks[i].open;
-			continue;
-		}
-		rules |= masks[i].any;
-		if (!masks[i].listed)
-			continue;
-		listed = bpf_map_lookup_elem(&identities, &id);
-		if (listed)
-			rules |= *listed;
-		else
-			*maybe |= masks[i].open;
+		id.ns[n] = task->ns[n] & in;
+		unknown |= is_zero(task->ns[n]) & in;
+		same |= is_zero(task->ns[n] ^ host[n]) & in;
 	}
-	return rules;
+	if (same)
+		return 0;
+	if (unknown) {
+		said->maybe |= masks[i].any | masks[i].open;
+		return 0;
+	}
+	said->rules |= masks[i].any;
+	if (!masks[i].listed)
+		return 0;
+	listed = bpf_map_lookup_elem(&identities, &id);
+	if (listed)
+		said->rules |= *listed;
+	else
+		said->maybe |= masks[i].open;
+	return 0;
 }
 
 static __always_inline int verdict(void)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	__u32 ns[NS_COUNT] = {};
-	__u64 rules, maybe = 0;
-	__u64 id, *said;
+	struct namespaces in = {};
+	struct said ns = {};
+	__u64 id, *cgroup;
 
 	id = cgroup_of(task);
-	said = bpf_map_lookup_elem(&cgroups, &id);
+	cgroup = bpf_map_lookup_elem(&cgroups, &id);
 	if (by_cgroup) {
-		if (!said)
+		if (!cgroup)
 			return UNDECIDED;
-		if (*said & BY_CGROUP)
+		if (*cgroup & BY_CGROUP)
 			return KEPT;
 	}
 	if (!mask_count)
 		return DROPPED;
-	read_namespaces(task, ns);
-	rules = by_namespaces(ns, &maybe);
-	if (rules & BY_NAMESPACES)
+	read_namespaces(task, in.ns);
+	for (__u32 i = 0; i < MAX_MASKS && i < mask_count; i++)
+		ask_mask(i, &in, &ns);
+	if (ns.rules & BY_NAMESPACES)
 		return KEPT;
-	if (maybe & BY_NAMESPACES)
+	if (ns.maybe & BY_NAMESPACES)
 		return UNDECIDED;
-	if (!said)
-		return rules | maybe ? UNDECIDED : DROPPED;
-	if (rules & *said)
+	if (!cgroup)
+		return ns.rules | ns.maybe ? UNDECIDED : DROPPED;
+	if (ns.rules & *cgroup)
 		return KEPT;
-	return maybe & *said ? UNDECIDED : DROPPED;
+	return ns.maybe & *cgroup ? UNDECIDED : DROPPED;
 }
 
 static __always_inline int decide(__u32 program)

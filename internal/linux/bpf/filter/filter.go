@@ -96,7 +96,7 @@ type Programs struct {
 	}
 }
 
-// Load loads the filter (Linux 5.11). The errors are those of bpf.Load.
+// Load loads the filter (Linux 5.12). The errors are those of bpf.Load.
 func Load(c *Config) (*Programs, error) {
 	spec, err := loadProgram()
 	if err != nil {
