@@ -5,7 +5,6 @@
 package snapshot
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -29,6 +28,7 @@ const quietSource = `
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,6 +36,7 @@ const quietSource = `
 #include <sys/prctl.h>
 #include <sys/shm.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define RX (PROT_READ | PROT_EXEC)
@@ -97,6 +98,28 @@ static void map_things(void) {
 	unlink(other);
 }
 
+static int children[20000], forked;
+
+static void fork_many(int n) {
+	while (forked < n) {
+		int pid = fork();
+		check(pid < 0, "fork");
+		if (pid == 0) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			for (;;)
+				pause();
+		}
+		children[forked++] = pid;
+	}
+}
+
+static void kill_all(void) {
+	for (int i = 0; i < forked; i++)
+		kill(children[i], SIGKILL);
+	while (wait(0) > 0)
+		;
+}
+
 int main(int argc, char **argv) {
 	const char *how = argc > 1 ? argv[1] : "";
 	char *as[] = { argv[0], "plain", 0 };
@@ -136,10 +159,14 @@ int main(int argc, char **argv) {
 		}
 	}
 	map_things();
+	if (!strcmp(how, "fork"))
+		fork_many(atoi(argv[2]));
 	puts("ready");
 	fflush(stdout);
 	while (read(0, &fd, 1) > 0)
 		;
+	if (!strcmp(how, "fork"))
+		kill_all();
 	return 0;
 }
 `
@@ -162,12 +189,17 @@ func newBPF(t testing.TB) *BPF {
 // found is what a snapshot says of some processes.
 type found struct {
 	*taken
-	tasks map[int32]Task // by tid
+	tasks   map[int32]Task // by tid
+	cgroups cgroupIDs
+	ids     map[string][]byte // build-ids by device and inode
 }
 
 func takeAll(t testing.TB, s Source, scope Scope) *found {
 	t.Helper()
-	f := &found{tasks: make(map[int32]Task)}
+	f := &found{tasks: make(map[int32]Task), ids: make(map[string][]byte)}
+	if err := f.cgroups.init(procfs.FS{}); err != nil {
+		t.Fatal(err)
+	}
 	f.taken = takeWanted(t, s, scope, func(k *Task) bool {
 		f.tasks[k.TID] = *k
 		return true
@@ -191,7 +223,7 @@ func (f *found) compare(t *testing.T, pid int) {
 	if st, err := proc.Stat(); err != nil || st.State == 'Z' {
 		from = procfs.FS{}.Proc(tids[1])
 	}
-	want := wantMaps(t, from)
+	want := f.wantMaps(t, from)
 	got := f.maps[int32(pid)]
 	for i := range max(len(want), len(got)) {
 		g, w := "nothing", "nothing"
@@ -243,11 +275,7 @@ func (f *found) compareTask(t *testing.T, pid int, task procfs.Proc) {
 		links == nil && leader != nil && !slices.Equal(leader, got.Namespaces[:]) {
 		t.Errorf("thread %d: NAMESPACES %v, process %v, want %v", tid, links, leader, got.Namespaces)
 	}
-	var ids cgroupIDs
-	if err := ids.init(procfs.FS{}); err != nil {
-		t.Fatal(err)
-	}
-	if want := ids.of(task); want != 0 && got.Cgroup != want {
+	if want := f.cgroups.of(task); want != 0 && got.Cgroup != want {
 		t.Errorf("thread %d: cgroup %d, in /proc %d", tid, got.Cgroup, want)
 	}
 }
@@ -261,7 +289,7 @@ func mapText(m *perf.Mmap2) string {
 // wantMaps are the executable mappings as /proc has them, in the form of
 // mapText. Paths are as the process sees them, and names that it gave to its
 // memory are left out, as in the records of the kernel.
-func wantMaps(t *testing.T, proc procfs.Proc) []string {
+func (f *found) wantMaps(t *testing.T, proc procfs.Proc) []string {
 	t.Helper()
 	root, err := proc.RootLink()
 	if err != nil {
@@ -274,7 +302,7 @@ func wantMaps(t *testing.T, proc procfs.Proc) []string {
 		}
 		g := perf.Mmap2{
 			Addr: m.Start, Len: m.End - m.Start, Prot: uint32(m.Prot), Flags: shareFlags(m.Shared), PgOff: m.Offset,
-			Maj: m.DevMajor, Min: m.DevMinor, Ino: m.Inode, Filename: m.Path, BuildID: mappedID(proc, m),
+			Maj: m.DevMajor, Min: m.DevMinor, Ino: m.Inode, Filename: m.Path, BuildID: f.mappedID(proc, m),
 		}
 		if m.Path == "" || strings.HasPrefix(m.Path, "[anon:") {
 			g.Filename = "//anon"
@@ -291,21 +319,30 @@ func wantMaps(t *testing.T, proc procfs.Proc) []string {
 }
 
 // mappedID reads the build-id of what is mapped, by itself.
-func mappedID(proc procfs.Proc, m *procfs.Mapping) []byte {
-	f, err := os.Open(proc.Path(fmt.Sprintf("map_files/%x-%x", m.Start, m.End)))
+func (f *found) mappedID(proc procfs.Proc, m *procfs.Mapping) []byte {
+	if m.Inode == 0 {
+		return nil
+	}
+	key := fmt.Sprint(m.DevMajor, m.DevMinor, m.Inode)
+	if id, known := f.ids[key]; known {
+		return id
+	}
+	file, err := os.Open(proc.Path(fmt.Sprintf("map_files/%x-%x", m.Start, m.End)))
 	if err != nil {
 		return nil
 	}
-	defer f.Close()
-	info, err := f.Stat()
+	defer file.Close()
+	info, err := file.Stat()
 	if err != nil {
 		return nil
 	}
-	id, err := buildid.FromFile(f, info.Size())
-	if err != nil {
-		return nil
+	id, err := buildid.FromFile(file, info.Size())
+	if err == nil {
+		f.ids[key] = id.Bytes()
+	} else {
+		f.ids[key] = nil
 	}
-	return id.Bytes()
+	return f.ids[key]
 }
 
 // quietHost starts the program on this host in many ways.
@@ -379,5 +416,40 @@ func TestEqualsProc(t *testing.T) {
 	}
 }
 
-var _ = strconv.Itoa
-var _ = context.Background
+// manyTasks is how many processes there are in the test of many, and with
+// GANTRY_TEST_LONG=1 in its environment.
+const manyTasks, manyTasksLong = 500, 10000
+
+func TestManyEqualProc(t *testing.T) {
+	testutil.Require(t, testutil.Root, testutil.Tool("gcc"))
+	bpf := newBPF(t)
+	n := manyTasks
+	if os.Getenv("GANTRY_TEST_LONG") != "" {
+		n = manyTasksLong
+	}
+	cmd := exec.Command(quietProgram(t), "fork", strconv.Itoa(n))
+	stdin := startReady(t, cmd)
+	t.Cleanup(func() { // it ends its children first
+		stdin.Close()
+		cmd.Wait()
+	})
+	parent := cmd.Process.Pid
+	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", parent, parent))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pids := strings.Fields(string(children))
+	if len(pids) != n {
+		t.Fatalf("%d children, want %d", len(pids), n)
+	}
+	got := takeAll(t, bpf, Scope{All: true})
+	for _, text := range pids {
+		pid, err := strconv.Atoi(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.compare(t, pid); t.Failed() {
+			return // one is enough
+		}
+	}
+}

@@ -60,7 +60,7 @@ func (p *pass) mapping(m *tasks.Mapping) error {
 	r := &p.rec
 	*r = perf.Mmap2{
 		PID: int32(m.PID), Addr: m.Start, Len: m.End - m.Start, PgOff: m.Offset,
-		Maj: m.File.Major, Min: m.File.Minor, Ino: m.File.Inode,
+		Maj: m.File.Major, Min: m.File.Minor, Ino: m.File.Inode, InoGen: uint64(m.File.Generation),
 		Prot: m.Flags & vmProt, Flags: mapFlags(m.Flags), Filename: m.File.Path,
 	}
 	r.Misc = perf.MiscUser

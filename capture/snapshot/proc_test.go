@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"runtime"
@@ -183,6 +184,19 @@ func startProgram(t *testing.T, prog string, args ...string) *exec.Cmd {
 
 func startCmd(t *testing.T, cmd *exec.Cmd) *exec.Cmd {
 	t.Helper()
+	stdin := startReady(t, cmd)
+	t.Cleanup(func() {
+		stdin.Close()
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	return cmd
+}
+
+// startReady starts a program and waits until it says something. The caller
+// ends it.
+func startReady(t *testing.T, cmd *exec.Cmd) io.Closer {
+	t.Helper()
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -194,15 +208,12 @@ func startCmd(t *testing.T, cmd *exec.Cmd) *exec.Cmd {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		stdin.Close()
+	if _, err := stdout.Read(make([]byte, 16)); err != nil {
 		cmd.Process.Kill()
 		cmd.Wait()
-	})
-	if _, err := stdout.Read(make([]byte, 16)); err != nil {
 		t.Fatal(err)
 	}
-	return cmd
+	return stdin
 }
 
 func TestTakeThreads(t *testing.T) {

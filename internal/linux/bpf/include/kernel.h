@@ -128,6 +128,7 @@ struct super_block {
 struct inode {
 	struct super_block *i_sb;
 	unsigned long i_ino;
+	__u32 i_generation;
 };
 struct dentry {
 	struct hlist_bl_node d_hash;

@@ -35,6 +35,7 @@ func fileBytes(id uint32, flags byte, magic uint32, names ...string) []byte {
 	le.PutUint64(b[8:], 4711)
 	le.PutUint32(b[16:], 8<<20|0x12345)
 	le.PutUint32(b[20:], magic)
+	le.PutUint32(b[24:], 99)
 	return append(b, path...)
 }
 
@@ -59,7 +60,7 @@ func parsed(pieces ...[]byte) (list []string, err error) {
 	}
 	p.mapping = func(m *Mapping) error {
 		f := m.File
-		list = append(list, fmt.Sprintf("mapping of %d %x-%x offset %x: %s %d:%d %d", m.PID, m.Start, m.End, m.Offset, f.Path, f.Major, f.Minor, f.Inode))
+		list = append(list, fmt.Sprintf("mapping of %d %x-%x offset %x: %s %d:%d %d/%d", m.PID, m.Start, m.End, m.Offset, f.Path, f.Major, f.Minor, f.Inode, f.Generation))
 		return nil
 	}
 	var left []byte
@@ -90,12 +91,12 @@ func TestParse(t *testing.T) {
 	}
 	want := []string{
 		`task 42/43 "a name" at 77 mnt 4026531832`,
-		"mapping of 42 1000-2000 offset 3000: /usr/bin/prog 8:74565 4711",
-		"mapping of 42 3000-4000 offset 3000: //anon 0:0 0",
-		"mapping of 42 5000-6000 offset 3000: [heap] 0:0 0",
-		"mapping of 42 6000-7000 offset 3000: [stack] 0:0 0",
-		"mapping of 42 7000-8000 offset 3000: /tmp/gone (deleted) 8:74565 4711",
-		"mapping of 42 8000-9000 offset 3000: /usr/bin/prog 8:74565 4711",
+		"mapping of 42 1000-2000 offset 3000: /usr/bin/prog 8:74565 4711/99",
+		"mapping of 42 3000-4000 offset 3000: //anon 0:0 0/0",
+		"mapping of 42 5000-6000 offset 3000: [heap] 0:0 0/0",
+		"mapping of 42 6000-7000 offset 3000: [stack] 0:0 0/0",
+		"mapping of 42 7000-8000 offset 3000: /tmp/gone (deleted) 8:74565 4711/99",
+		"mapping of 42 8000-9000 offset 3000: /usr/bin/prog 8:74565 4711/99",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

@@ -41,6 +41,8 @@ struct file_record {
 	__u64 ino;
 	__u32 dev; // as the kernel has it, 12 and 20 bits
 	__u32 magic;
+	__u32 generation;
+	__u32 pad;
 };
 
 enum {
@@ -333,6 +335,7 @@ static __always_inline long tell_file(struct seq_file *seq, __u32 id, struct fou
 	} else {
 		s->r.dev = BPF_CORE_READ(inode, i_sb, s_dev);
 		s->r.magic = BPF_CORE_READ(inode, i_sb, s_magic);
+		s->r.generation = BPF_CORE_READ(inode, i_generation);
 		if (BPF_CORE_READ(d, d_op, d_dname)) {
 			s->r.flags = FILE_NAMELESS;
 			size = bpf_probe_read_kernel_str(s->path, NAME_LEN, BPF_CORE_READ(d, d_name.name));

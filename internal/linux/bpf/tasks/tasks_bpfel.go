@@ -27,14 +27,16 @@ type programFileKey struct {
 type programFileScratch struct {
 	_ structs.HostLayout
 	R struct {
-		_     structs.HostLayout
-		Kind  uint8
-		Flags uint8
-		Size  uint16
-		Id    uint32
-		Ino   uint64
-		Dev   uint32
-		Magic uint32
+		_          structs.HostLayout
+		Kind       uint8
+		Flags      uint8
+		Size       uint16
+		Id         uint32
+		Ino        uint64
+		Dev        uint32
+		Magic      uint32
+		Generation uint32
+		Pad        uint32
 	}
 	Path [8192]int8
 }
