@@ -169,7 +169,7 @@ func (s *Store) orphans(linked []Entry) ([]Entry, error) {
 }
 
 func isOurs(name string) bool {
-	return name == elfFileName || name == debugName || name == vdsoFileName || name == kallsymsName
+	return name == elfFileName || name == debugName || name == vdsoFileName || name == kallsymsName || name == unwindName
 }
 
 func (s *Store) readDir(name string) ([]fs.DirEntry, error) {

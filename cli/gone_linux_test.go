@@ -22,6 +22,26 @@ __attribute__((noinline)) void %[1]s(unsigned long n) { for (unsigned long i = 0
 int main(void) { puts("ready"); fflush(stdout); for (;;) %[1]s(1000000); }
 `
 
+// comparePerf lets perf report name the recording out of the store: it finds
+// those that have a build-id and their symbols in them. (perf 6.1 takes the
+// addresses in the separate symbols of a program that is not relocatable for
+// others.)
+func comparePerf(t *testing.T, store, data string) {
+	t.Helper()
+	testutil.Require(t, testutil.Tool("perf"))
+	out, stderr, err := testutil.RunPerf(t, func() *exec.Cmd {
+		return exec.Command("perf", "--buildid-dir", store, "report", "-i", data, "--stdio", "--sort", "sym")
+	})
+	if err != nil {
+		t.Fatalf("perf report: %v\n%s", err, stderr)
+	}
+	for _, i := range []int{0, 1} {
+		if name := fmt.Sprintf("gone_hot_%d", i); !strings.Contains(string(out), name) {
+			t.Errorf("perf does not find %s in the store:\n%s", name, out)
+		}
+	}
+}
+
 // stripped strips a program and returns its symbols.
 func stripped(t *testing.T, prog string) (debug string) {
 	t.Helper()
@@ -92,6 +112,7 @@ func TestContainersGone(t *testing.T) {
 	if len(rows) != len(list) {
 		t.Errorf("of %d containers %v are named:\n%s", len(list), rows, out)
 	}
+	comparePerf(t, store, data)
 	gantry(t, "archive", "-i", data, "-o", packed, "--buildid-dir", store)
 	if err := os.RemoveAll(store); err != nil {
 		t.Fatal(err)

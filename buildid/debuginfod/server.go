@@ -63,7 +63,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "too many requests at once", http.StatusServiceUnavailable)
 		return
 	}
-	w = &patientWriter{w, http.NewResponseController(w)}
+	p := &patientWriter{w, http.NewResponseController(w)}
+	if p.wait() != nil {
+		return // the connection is gone
+	}
+	w = p
 	if r.URL.Path == "/metadata" {
 		h.metadata(w, r)
 		return
@@ -100,9 +104,18 @@ type patientWriter struct {
 	control *http.ResponseController
 }
 
+// wait gives the client another while from now on. What has no deadline (a
+// test's recorder) waits for nobody.
+func (w *patientWriter) wait() error {
+	err := w.control.SetWriteDeadline(time.Now().Add(writeTimeout))
+	if errors.Is(err, http.ErrNotSupported) {
+		return nil
+	}
+	return err
+}
+
 func (w *patientWriter) Write(b []byte) (int, error) {
-	// What has no deadline (a test's recorder) waits for nobody.
-	if err := w.control.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+	if err := w.wait(); err != nil {
 		return 0, err
 	}
 	return w.ResponseWriter.Write(b)
