@@ -98,38 +98,15 @@ func buildTable(names string, entries []entry, choose chooser, page uint64) (Tab
 	entries = slices.DeleteFunc(entries, func(e entry) bool { return e.stop || e.end <= e.start })
 
 	n := len(entries)
-	t := Table{names: names, name: make([]uint32, n), starts: make([]uint64, n), ends: make([]uint64, n)}
-	kinds := make([]uint16, n)
+	t := Table{names: names, name: make([]uint32, n), ends: make([]uint64, n)}
+	starts, kinds := make([]uint64, n), make([]uint16, n)
 	for i := range entries {
 		e := &entries[i]
-		t.name[i], t.starts[i], t.ends[i], kinds[i] = e.name, e.start, e.end, e.kind
+		t.name[i], starts[i], t.ends[i], kinds[i] = e.name, e.start, e.end, e.kind
 	}
-	t.outer = nesting(t.starts, t.ends)
-	t.cut()
+	t.starts.reset(starts)
+	t.outer = nesting(starts, t.ends)
 	return t, kinds
-}
-
-// cut divides the address range for Lookup.
-func (t *Table) cut() {
-	n := len(t.starts)
-	if n == 0 {
-		return
-	}
-	span := t.starts[n-1] - t.starts[0]
-	for span>>t.shift >= uint64(n) {
-		t.shift++
-	}
-	pieces := int(span>>t.shift) + 1
-	t.piece = make([]int32, pieces+1)
-	next := 0
-	for i := range t.piece {
-		begin := t.starts[0] + uint64(i)<<t.shift
-		for next < n && t.starts[next] < begin && i < pieces {
-			next++
-		}
-		t.piece[i] = int32(next)
-	}
-	t.piece[pieces] = int32(n)
 }
 
 // dropAliases keeps of the entries at each address the best.

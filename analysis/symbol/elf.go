@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"unsafe"
 
 	"github.com/gantry-tools/gantry/buildid"
@@ -61,11 +62,27 @@ func (o *Object) Source() string {
 // ReadELF reads the symbols of the ELF file in r, which has size bytes. A file
 // without symbols gives an Object without symbols. Errors are ErrNotELF,
 // ErrTruncated, or say what is wrong where.
-func ReadELF(r io.ReaderAt, size int64) (*Object, error) { return readELF(r, size, nil) }
+func ReadELF(r io.ReaderAt, size int64) (*Object, error) { return new(loader).read(r, size) }
 
-// readELF is ReadELF with a place to look for the symbols of stripped files,
-// which may be nil.
-func readELF(r io.ReaderAt, size int64, debug *debugSource) (*Object, error) {
+// loader reads binaries.
+type loader struct {
+	// debug is where to look for the symbols of stripped files; it may be nil.
+	debug *debugSource
+	// offsets are those in the file that will be looked up; the symbols need
+	// to be right there only. nil is all.
+	offsets []uint64
+	room    *room // nil is none to reuse
+}
+
+// room is memory that the reading of one file after the other reuses: fresh
+// memory costs more than what is done in it.
+type room struct {
+	names, block, dynsym []byte
+	wanted, spare        []uint64
+	sieve                sieve
+}
+
+func (l *loader) read(r io.ReaderAt, size int64) (*Object, error) {
 	f, err := openELF(r, size)
 	if err != nil {
 		return nil, err
@@ -76,17 +93,62 @@ func readELF(r io.ReaderAt, size int64, debug *debugSource) (*Object, error) {
 		return nil, fmt.Errorf("read build-id: %w", err)
 	}
 	o.setSegments(f.Progs)
-	s := &symbolReader{file: f, size: uint64(size)}
-	if err := s.read(); err != nil {
-		return nil, err
+	if l.offsets != nil {
+		ok, err := l.sift(o, f, r, size)
+		switch {
+		case err != nil:
+			return nil, err
+		case ok:
+			return o, nil
+		}
 	}
-	if s.stripped() {
-		s.addSeparate(o.BuildID, debug, r)
+	s := &symbolReader{file: f, size: uint64(size)}
+	if err := l.symbols(s, o, r); err != nil {
+		return nil, err
 	}
 	// The bytes are not written to any more.
 	o.Table, _ = buildTable(unsafe.String(unsafe.SliceData(s.names), len(s.names)), s.entries, better, 0)
 	o.compact()
 	return o, nil
+}
+
+// symbols reads the symbols of o's file, which r has, and if it has none but
+// those for its linking, the separate ones.
+func (l *loader) symbols(s *symbolReader, o *Object, r io.ReaderAt) error {
+	if err := s.read(); err != nil {
+		return err
+	}
+	if s.stripped() {
+		s.addSeparate(o.BuildID, l.debug, r)
+	}
+	return nil
+}
+
+// sift gives o a table of the symbols that the wanted offsets need. It is not
+// ok if that takes all symbols.
+func (l *loader) sift(o *Object, f *elf.File, r io.ReaderAt, size int64) (ok bool, err error) {
+	mem := l.room
+	if mem == nil {
+		mem = new(room)
+	}
+	mem.wanted = mem.wanted[:0]
+	for _, off := range l.offsets {
+		mem.wanted = append(mem.wanted, o.Addr(0, 0, off))
+	}
+	mem.wanted, mem.spare = sortAddrs(mem.wanted, mem.spare)
+	mem.sieve.reset(slices.Compact(mem.wanted))
+	s := &symbolReader{file: f, size: uint64(size), room: mem, names: mem.names[:0], sieve: &mem.sieve}
+	err = l.symbols(s, o, r)
+	mem.names = s.names
+	if err != nil {
+		return false, err
+	}
+	entries, ok := mem.sieve.entries()
+	if ok {
+		o.Table, _ = buildTable(unsafe.String(unsafe.SliceData(s.names), len(s.names)), entries, better, 0)
+		o.copyNames()
+	}
+	return ok, nil
 }
 
 func openELF(r io.ReaderAt, size int64) (*elf.File, error) {

@@ -18,10 +18,12 @@ type symbolReader struct {
 	size    uint64
 	names   []byte // the string tables, one behind the other
 	entries []entry
+	sieve   *sieve        // takes the entries, if there is one
 	dynstr  uint32        // where the names of .dynsym begin
 	text    []textSection // by section number
-	room    []byte        // for block
+	room    *room         // nil is none to reuse
 	endless bool          // there are names longer than maxName
+	second  bool          // reads .dynsym and what hangs on it
 }
 
 // textSection is what symbols need to know of a section.
@@ -40,17 +42,23 @@ func (s *symbolReader) read() error {
 	if s.file.SectionByType(elf.SHT_DYNSYM) == nil {
 		return nil // linked statically
 	}
-	first := len(s.entries)
+	s.second = true
 	if err := s.table(elf.SHT_DYNSYM); err != nil {
 		return err
 	}
-	if err := s.plt(); err != nil {
-		return err
+	err := s.plt()
+	s.second = false
+	return err
+}
+
+// keep takes a symbol that was read.
+func (s *symbolReader) keep(e entry) {
+	e.second = s.second
+	if s.sieve != nil {
+		s.sieve.add(s.names, &e)
+		return
 	}
-	for i := range s.entries[first:] {
-		s.entries[first+i].second = true
-	}
-	return nil
+	s.entries = append(s.entries, e)
 }
 
 func (s *symbolReader) readText() {
@@ -185,10 +193,13 @@ const (
 
 // block is room to read into. There is one.
 func (s *symbolReader) block(size int) []byte {
-	if cap(s.room) < size {
-		s.room = make([]byte, size)
+	if s.room == nil {
+		s.room = new(room)
 	}
-	return s.room[:size]
+	if cap(s.room.block) < size {
+		s.room.block = make([]byte, size)
+	}
+	return s.room.block[:size]
 }
 
 func symbolSize(c elf.Class) int {
@@ -217,7 +228,7 @@ func (s *symbolReader) symbols(sec *elf.Section, base uint32) error {
 	if count > maxSymbols {
 		return fmt.Errorf("%d symbols, at most %d are read", count, maxSymbols)
 	}
-	if s.entries == nil {
+	if s.entries == nil && s.sieve == nil {
 		s.entries = make([]entry, 0, count)
 	}
 	block := s.block(min(int(count)*width, readBlock/width*width))
@@ -269,7 +280,7 @@ func (s *symbolReader) add(r rawSymbol, base uint32) {
 			e.end = math.MaxUint64
 		}
 	}
-	s.entries = append(s.entries, e)
+	s.keep(e)
 }
 
 // isNamed reports whether a symbol has a name to show. It does not look for the

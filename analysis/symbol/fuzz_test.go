@@ -9,7 +9,8 @@ import (
 )
 
 // FuzzELF checks that there is either an object or an error, that its symbols
-// are in order and found where they begin, and that names come out.
+// are in order and found where they begin, that names come out, and that the
+// symbols of some addresses are the same as those of all.
 func FuzzELF(f *testing.F) {
 	for _, class := range []elf.Class{elf.ELFCLASS32, elf.ELFCLASS64} {
 		for _, data := range []elf.Data{elf.ELFDATA2LSB, elf.ELFDATA2MSB} {
@@ -40,5 +41,27 @@ func FuzzELF(f *testing.F) {
 			}
 		}
 		o.Addr(0x1000, 0x2000, 0x1234)
+		sameInPart(t, b, o)
 	})
+}
+
+// sameInPart looks up offsets in a part of the symbols of the file b, of which
+// o has all.
+func sameInPart(t *testing.T, b []byte, o *Object) {
+	offsets := make([]uint64, 0, 2*len(o.Segments)+16)
+	for _, s := range o.Segments {
+		offsets = append(offsets, s.Offset, s.Offset+s.FileSize/2)
+	}
+	for i := range uint64(16) {
+		offsets = append(offsets, i*uint64(len(b))/16)
+	}
+	part, err := (&loader{offsets: offsets, room: new(room)}).read(bytes.NewReader(b), int64(len(b)))
+	if err != nil {
+		t.Fatalf("all symbols can be read, but not some: %v", err)
+	}
+	var addrs []uint64
+	for _, off := range offsets {
+		addrs = append(addrs, o.Addr(0, 0, off))
+	}
+	sameLookups(t, addrs, &part.Table, &o.Table)
 }

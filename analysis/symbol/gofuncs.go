@@ -23,7 +23,7 @@ func (s *symbolReader) addGo(r io.ReaderAt) error {
 		}
 		e := entry{start: start, end: end, name: uint32(len(s.names)), bind: bindGlobal}
 		s.names = append(append(s.names, name...), 0)
-		s.entries = append(s.entries, e)
+		s.keep(e)
 	}
 	return nil
 }

@@ -57,17 +57,28 @@ func (k *Kallsyms) Text() uint64 { return k.text }
 // ReadKallsyms reads /proc/kallsyms or a copy of it. It returns ErrRestricted,
 // with a hint, if the addresses are hidden; other errors name the line.
 func ReadKallsyms(r io.Reader) (*Kallsyms, error) {
-	p := &kallsymsParser{
-		names:     make([]byte, 0, usualNames),
-		entries:   make([]entry, 0, usualSymbols),
-		dsoByName: map[string]uint16{KernelDSO: 0},
-		dsos:      []string{KernelDSO},
-	}
+	p := &kallsymsParser{names: make([]byte, 0, usualNames), entries: make([]entry, 0, usualSymbols)}
+	return p.read(r)
+}
+
+// ReadKallsymsAt is like ReadKallsyms for who looks up these addresses only:
+// the result has the symbols that they lie in, and is made with a part of the
+// work.
+func ReadKallsymsAt(r io.Reader, addrs []uint64) (*Kallsyms, error) {
+	wanted, _ := sortAddrs(slices.Clone(addrs), nil)
+	return (&kallsymsParser{sieve: newKernelSieve(slices.Compact(wanted))}).read(r)
+}
+
+func (p *kallsymsParser) read(r io.Reader) (*Kallsyms, error) {
+	p.dsoByName, p.dsos = map[string]uint16{KernelDSO: 0}, []string{KernelDSO}
 	if err := p.readAll(r); err != nil {
 		return nil, fmt.Errorf("read kernel symbols: %w", err)
 	}
 	if p.hidden > 0 && !p.visible {
 		return nil, hint.Wrap(ErrRestricted, restrictedHint)
+	}
+	if p.sieve != nil {
+		p.names, p.entries = p.sieve.names, p.sieve.entries()
 	}
 	k := &Kallsyms{dsos: p.dsos, text: p.text}
 	k.Table, k.dso = buildTable(unsafe.String(unsafe.SliceData(p.names), len(p.names)), p.entries, later, kallsymsPage)
@@ -77,6 +88,7 @@ func ReadKallsyms(r io.Reader) (*Kallsyms, error) {
 type kallsymsParser struct {
 	names     []byte
 	entries   []entry
+	sieve     *kernelSieve // takes names and entries, if there is one
 	dsoByName map[string]uint16
 	dsos      []string
 	text      uint64
@@ -136,6 +148,10 @@ func (p *kallsymsParser) parseLine(line []byte) error {
 	e := entry{start: addr, end: math.MaxUint64, noSize: true}
 	if e.bind, ok = textBinding(typ); !ok {
 		e.stop = true
+		if p.sieve != nil {
+			p.sieve.add(&e, nil)
+			return nil
+		}
 		p.entries = append(double(p.entries, 1), e)
 		return nil
 	}
@@ -163,8 +179,16 @@ func (p *kallsymsParser) addText(e entry, name, module []byte) error {
 		}
 		e.kind = id
 	}
-	if len(p.names)+len(name)+1 > maxKallsymsBytes {
+	used := len(p.names)
+	if p.sieve != nil {
+		used = len(p.sieve.names)
+	}
+	if used+len(name)+1 > maxKallsymsBytes {
 		return fmt.Errorf("line %d: names are longer than %d bytes", p.line, maxKallsymsBytes)
+	}
+	if p.sieve != nil {
+		p.sieve.add(&e, name)
+		return nil
 	}
 	e.name = uint32(len(p.names))
 	p.names = append(double(p.names, len(name)+1), name...)

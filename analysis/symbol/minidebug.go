@@ -57,9 +57,12 @@ func (s *symbolReader) addMini() error {
 // addSymtab adds the .symtab of another file, whose sections are those of this
 // one, at the same addresses.
 func (s *symbolReader) addSymtab(f *elf.File, size uint64) error {
-	d := &symbolReader{file: f, size: size, names: s.names, entries: s.entries}
+	d := &symbolReader{file: f, size: size, names: s.names, entries: s.entries, sieve: s.sieve, room: s.room}
 	d.readText()
 	if err := d.table(elf.SHT_SYMTAB); err != nil {
+		if s.sieve != nil {
+			s.sieve.failed = true // nothing can be taken back from it
+		}
 		return err
 	}
 	s.names, s.entries, s.endless = d.names, d.entries, s.endless || d.endless

@@ -39,6 +39,9 @@ func (s *symbolReader) plt() error {
 		if sec == nil || sec.Type != elf.SHT_PROGBITS || sec.Size > maxPLTBytes || s.checkRange(sec) != nil {
 			continue
 		}
+		if s.sieve != nil && !s.sieve.wants(sec.Addr, sec.Addr+sec.Size) {
+			continue
+		}
 		code := s.block(int(sec.Size))
 		if err := readFull(sec, code, 0); err != nil {
 			return fmt.Errorf("section %s: %w", name, err)
@@ -152,7 +155,7 @@ func (s *symbolReader) addStub(p stub, nameOff uint64) {
 	e := entry{start: p.start, end: p.end, name: uint32(len(s.names)), bind: bindGlobal}
 	s.names = append(s.names, name...)
 	s.names = append(s.names, suffix...)
-	s.entries = append(s.entries, e)
+	s.keep(e)
 }
 
 // dynsym is the content of .dynsym, and where its names begin.
@@ -161,7 +164,10 @@ func (s *symbolReader) dynsym() ([]byte, uint32, error) {
 	if sec == nil || sec.Size > maxDynsym || s.checkRange(sec) != nil {
 		return nil, 0, nil
 	}
-	b := make([]byte, sec.Size)
+	if uint64(cap(s.room.dynsym)) < sec.Size {
+		s.room.dynsym = make([]byte, sec.Size)
+	}
+	b := s.room.dynsym[:sec.Size]
 	if err := readFull(sec, b, 0); err != nil {
 		return nil, 0, fmt.Errorf("section %s: %w", sec.Name, err)
 	}

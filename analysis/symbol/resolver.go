@@ -89,9 +89,11 @@ type Resolver struct {
 	openers []Opener
 
 	mu      sync.Mutex
-	objects map[Ref]*result // by key
-	order   []*result       // failures are reported in the order of first use
-	lines   map[Ref]*Lines  // by key
+	objects map[Ref]*result     // by key
+	order   []*result           // failures are reported in the order of first use
+	found   map[buildid.ID]bool // some path had it
+	room    room                // of ObjectAt
+	lines   map[Ref]*Lines      // by key
 }
 
 type result struct {
@@ -104,7 +106,7 @@ type result struct {
 // NewResolver makes a Resolver that asks the openers in their order, until one
 // has the right file.
 func NewResolver(openers ...Opener) *Resolver {
-	return &Resolver{openers: slices.Clone(openers), objects: make(map[Ref]*result)}
+	return &Resolver{openers: slices.Clone(openers), objects: make(map[Ref]*result), found: make(map[buildid.ID]bool)}
 }
 
 // key reduces a Ref to what decides which file is meant. A file found by its
@@ -124,26 +126,59 @@ func (r *Resolver) Object(ref Ref) (*Object, error) {
 	if o := r.byBuildID(ref.BuildID); o != nil {
 		return o, nil
 	}
+	res := r.result(ref)
+	res.once.Do(func() {
+		obj, err := r.load(ref, &loader{debug: r.debugOf(ref)})
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		res.obj, res.err = obj, err
+		if obj != nil && !ref.BuildID.IsZero() {
+			r.objects[Ref{BuildID: ref.BuildID}] = res
+			r.found[ref.BuildID] = true
+		}
+	})
+	return res.obj, res.err
+}
+
+// ObjectAt is like Object for who looks up these offsets in the file only: the
+// object has the symbols that they lie in, and is made with a part of the work.
+// Such objects are not remembered; errors are.
+func (r *Resolver) ObjectAt(ref Ref, offsets []uint64) (*Object, error) {
+	if o := r.byBuildID(ref.BuildID); o != nil {
+		return o, nil
+	}
+	r.mu.Lock()
+	mem := r.room
+	r.room = room{} // whoever comes meanwhile takes fresh memory
+	r.mu.Unlock()
+	obj, err := r.load(ref, &loader{debug: r.debugOf(ref), offsets: offsets, room: &mem})
+	if err != nil {
+		res := r.result(ref)
+		res.once.Do(func() {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			res.err = err
+		})
+		return res.obj, res.err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.room, r.found[ref.BuildID] = mem, true
+	return obj, nil
+}
+
+// result is what is known of a Ref. One that was not asked for before is made.
+func (r *Resolver) result(ref Ref) *result {
 	key := ref.key()
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	res := r.objects[key]
 	if res == nil {
 		res = &result{ref: ref}
 		r.objects[key] = res
 		r.order = append(r.order, res)
 	}
-	r.mu.Unlock()
-
-	res.once.Do(func() {
-		obj, err := r.load(ref)
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		res.obj, res.err = obj, err
-		if obj != nil && !ref.BuildID.IsZero() {
-			r.objects[Ref{BuildID: ref.BuildID}] = res
-		}
-	})
-	return res.obj, res.err
+	return res
 }
 
 func (r *Resolver) byBuildID(id buildid.ID) *Object {
@@ -158,10 +193,10 @@ func (r *Resolver) byBuildID(id buildid.ID) *Object {
 	return nil
 }
 
-func (r *Resolver) load(ref Ref) (*Object, error) {
+func (r *Resolver) load(ref Ref, l *loader) (*Object, error) {
 	var worst *openError
 	for _, o := range r.openers {
-		obj, err := open(o, ref, r.debugOf(ref))
+		obj, err := open(o, ref, l)
 		if err == nil {
 			return obj, nil
 		}
@@ -177,13 +212,13 @@ func (r *Resolver) load(ref Ref) (*Object, error) {
 }
 
 // open reads the binary that one opener has for ref, if it is the right one.
-func open(o Opener, ref Ref, debug *debugSource) (*Object, error) {
+func open(o Opener, ref Ref, l *loader) (*Object, error) {
 	f, size, err := o.Open(ref)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	obj, err := readELF(f, size, debug)
+	obj, err := l.read(f, size)
 	if err != nil {
 		return nil, &elfError{err}
 	}
@@ -243,10 +278,8 @@ func (r *Resolver) Failures() []Failure {
 		if res.err == nil {
 			continue
 		}
-		if id := res.ref.BuildID; !id.IsZero() {
-			if found := r.objects[Ref{BuildID: id}]; found != nil && found.obj != nil {
-				continue
-			}
+		if id := res.ref.BuildID; !id.IsZero() && r.found[id] {
+			continue
 		}
 		f := Failure{Ref: res.ref, Err: res.err}
 		var e *openError

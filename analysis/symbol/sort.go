@@ -44,6 +44,31 @@ func sortEntries(entries []entry) {
 	permute(entries, keys, 1<<placeBits-1)
 }
 
+// sortAddrs sorts addresses, as sortEntries does. It returns them and the
+// memory that it does not need any more, for the next call.
+func sortAddrs(addrs, room []uint64) (sorted, spare []uint64) {
+	if len(addrs) < 1<<digitBits {
+		slices.Sort(addrs)
+		return addrs, room
+	}
+	low, high := addrs[0], addrs[0]
+	for _, a := range addrs {
+		low, high = min(low, a), max(high, a)
+	}
+	for i := range addrs {
+		addrs[i] -= low
+	}
+	room = slices.Grow(room[:0], len(addrs))[:len(addrs)]
+	for shift := 0; shift < bits.Len64(high-low); shift += digitBits {
+		sortDigit(room, addrs, shift)
+		addrs, room = room, addrs
+	}
+	for i := range addrs {
+		addrs[i] += low
+	}
+	return addrs, room
+}
+
 // digitBits makes three digits of the addresses of most files.
 const digitBits = 11
 

@@ -3,6 +3,7 @@
 package symbol
 
 import (
+	"math"
 	"strings"
 )
 
@@ -18,15 +19,9 @@ type Symbol struct {
 type Table struct {
 	names  string // every name, each ended by a NUL byte
 	name   []uint32
-	starts []uint64 // ascending, no two equal
+	starts ascending
 	ends   []uint64
 	outer  []int32 // the symbol around this one, -1 for none; nil if none overlap
-
-	// The address range is cut into equal pieces, about one per symbol, so that
-	// a search begins near its end: piece[i] is the number of symbols that begin
-	// before the i-th, which is 1<<shift addresses long.
-	piece []int32
-	shift uint8
 }
 
 // maxNesting bounds the walk outwards through symbols that lie in each other.
@@ -34,34 +29,22 @@ type Table struct {
 const maxNesting = 16
 
 // Len is the number of symbols.
-func (t *Table) Len() int { return len(t.starts) }
+func (t *Table) Len() int { return len(t.ends) }
 
 // Lookup returns the innermost symbol that covers addr. Its index is the
 // argument of Name and Sym.
 func (t *Table) Lookup(addr uint64) (sym int32, ok bool) {
-	starts := t.starts
-	if len(starts) == 0 || addr < starts[0] {
+	at := t.starts.last(addr)
+	if at < 0 {
 		return -1, false
 	}
-	at := (addr - starts[0]) >> t.shift
-	if last := uint64(len(t.piece) - 2); at > last {
-		at = last
-	}
-	base := max(int(t.piece[at])-1, 0) // begins before this piece, or is the first
-	for n := int(t.piece[at+1]) - base; n > 1; {
-		half := n >> 1
-		if starts[base+half] <= addr {
-			base += half
-		}
-		n -= half
-	}
-	if addr < t.ends[base] {
-		return int32(base), true
+	if addr < t.ends[at] {
+		return int32(at), true
 	}
 	if t.outer == nil {
 		return -1, false
 	}
-	return t.lookupOuter(int32(base), addr)
+	return t.lookupOuter(int32(at), addr)
 }
 
 func (t *Table) lookupOuter(sym int32, addr uint64) (int32, bool) {
@@ -82,7 +65,7 @@ func (t *Table) Name(sym int32) string { return cString(t.names, t.name[sym]) }
 // Sym is the symbol of an index from 0 to Len()-1; they are in the order of
 // their start addresses.
 func (t *Table) Sym(sym int32) Symbol {
-	return Symbol{Name: t.Name(sym), Start: t.starts[sym], End: t.ends[sym]}
+	return Symbol{Name: t.Name(sym), Start: t.starts.addrs[sym], End: t.ends[sym]}
 }
 
 // minCompact is the size of names that may stay whatever they are.
@@ -94,15 +77,26 @@ func (t *Table) compact() {
 	if len(t.names) < minCompact {
 		return
 	}
+	if half := len(t.names) / 2; t.nameBytes(half) <= half {
+		t.copyNames()
+	}
+}
+
+// nameBytes is the size of the names in use, or something above limit.
+func (t *Table) nameBytes(limit int) int {
 	used := 0
 	for _, off := range t.name {
-		used += len(cString(t.names, off)) + 1
-		if used > len(t.names)/2 {
-			return
+		if used += len(cString(t.names, off)) + 1; used > limit {
+			break
 		}
 	}
+	return used
+}
+
+// copyNames makes the names in use the table's own.
+func (t *Table) copyNames() {
 	var b strings.Builder
-	b.Grow(used)
+	b.Grow(t.nameBytes(math.MaxInt))
 	for i, off := range t.name {
 		t.name[i] = uint32(b.Len())
 		b.WriteString(cString(t.names, off))
