@@ -390,9 +390,9 @@ func BenchmarkSampleDecode(b *testing.B) {
 			}
 		}
 	})
-	b.Run("head", func(b *testing.B) {
+	b.Run("leaf", func(b *testing.B) {
 		for b.Loop() {
-			if err := s.DecodeHead(raw, LittleEndian, &ev.Layout); err != nil {
+			if err := s.DecodeLeaf(raw, LittleEndian, &ev.Layout, true); err != nil {
 				b.Fatal(err)
 			}
 		}

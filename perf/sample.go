@@ -101,12 +101,38 @@ func (s *Sample) Decode(raw []byte, o Order, l *Layout) error {
 	return nil
 }
 
-// DecodeHead fills the fields of fixed place only, which is all that counting
-// needs: those before Read, and Cgroup unless aux data follows it.
-func (s *Sample) DecodeHead(raw []byte, o Order, l *Layout) error {
-	if err := s.decodeFixed(raw, o, l); err != nil {
+// DecodeLeaf fills what tells whose sample it is and where it fell: Misc, IP,
+// PID, TID, CPU and Period, and with the last argument Cgroup. Of s, nothing
+// else changes.
+func (s *Sample) DecodeLeaf(raw []byte, o Order, l *Layout, cgroup bool) error {
+	h, err := checkHeader(raw, o)
+	if err != nil {
 		return err
 	}
+	if h.Type != RecordSample || len(raw) < l.fixed {
+		return shortSample(h.Type, len(raw), l)
+	}
+	s.Misc, s.IP, s.PID, s.TID, s.CPU, s.Period = h.Misc, 0, 0, 0, 0, 0
+	if l.ip != absent {
+		s.IP = o.Uint64(raw[l.ip:])
+	}
+	if l.tid != absent {
+		s.PID, s.TID = int32(o.Uint32(raw[l.tid:])), int32(o.Uint32(raw[l.tid+4:]))
+	}
+	if l.cpu != absent {
+		s.CPU = o.Uint32(raw[l.cpu:])
+	}
+	if l.period != absent {
+		s.Period = o.Uint64(raw[l.period:])
+	}
+	if !cgroup {
+		return nil
+	}
+	return s.decodeCgroup(raw, o, l)
+}
+
+// decodeCgroup fills Cgroup, if the event has it.
+func (s *Sample) decodeCgroup(raw []byte, o Order, l *Layout) error {
 	if t := l.cgroupTail; t > 0 {
 		if len(raw) < l.fixed+t {
 			return recordError(RecordSample, fmt.Errorf("%d bytes: %w", len(raw), ErrShort))
@@ -117,7 +143,12 @@ func (s *Sample) DecodeHead(raw []byte, o Order, l *Layout) error {
 	if l.SampleType&SampleCgroup != 0 {
 		return s.Decode(raw, o, l)
 	}
+	s.Cgroup = 0
 	return nil
+}
+
+func shortSample(t RecordType, size int, l *Layout) error {
+	return recordError(t, fmt.Errorf("%d bytes, a sample of this event has at least %d: %w", size, l.fixed, ErrShort))
 }
 
 func (s *Sample) decodeFixed(raw []byte, o Order, l *Layout) error {
@@ -126,7 +157,7 @@ func (s *Sample) decodeFixed(raw []byte, o Order, l *Layout) error {
 		return err
 	}
 	if h.Type != RecordSample || len(raw) < l.fixed {
-		return recordError(h.Type, fmt.Errorf("%d bytes, a sample of this event has at least %d: %w", len(raw), l.fixed, ErrShort))
+		return shortSample(h.Type, len(raw), l)
 	}
 	s.Misc = h.Misc
 	get := func(at int8) uint64 {

@@ -40,6 +40,8 @@ type OrderedReader struct {
 	far   farCache
 	rec   Record
 	err   error // of the reader, due when out is delivered
+
+	samples []RawSample
 }
 
 // A place is where a record is: in a block, or with farBit set at an offset in
@@ -79,6 +81,57 @@ func (d *OrderedReader) Next() (*Record, error) {
 			return rec, nil
 		}
 	}
+}
+
+// A RawSample is a sample record.
+type RawSample struct {
+	Raw    []byte // the whole record with its header
+	Event  *perf.Event
+	Time   uint64
+	Offset int64 // as that of [Record]
+}
+
+// maxSamples is how many samples come at a time.
+const maxSamples = 128
+
+// Samples returns the samples that Next would return next, as far as they are
+// in memory and nothing else comes between; none if there is something else
+// to do first, which Next does. They are valid until the next call of either.
+func (d *OrderedReader) Samples() []RawSample {
+	r := d.r
+	d.samples = slices.Grow(d.samples[:0], maxSamples)
+	for ; d.outPos < len(d.out) && len(d.samples) < maxSamples; d.outPos++ {
+		p := d.out[d.outPos]
+		if p.ref&farBit != 0 || p.time < d.last {
+			break
+		}
+		blk, pos := r.blocks.all[p.ref>>slotShift], int(uint32(p.ref))
+		b := blk.buf[pos:]
+		h := perf.ParseHeader(b, r.order)
+		if h.Type != perf.RecordSample {
+			break
+		}
+		b = b[:h.Size:h.Size]
+		ev := r.events.Of(b, r.order)
+		if ev == nil {
+			break
+		}
+		d.samples = append(d.samples, RawSample{Raw: b, Event: ev, Time: p.time, Offset: d.release(blk, pos)})
+		d.last = p.time
+	}
+	return d.samples
+}
+
+// release takes the record at pos from a block, and says where it was.
+func (d *OrderedReader) release(blk *block, pos int) int64 {
+	r := d.r
+	if blk.waiting--; blk.waiting == 0 && blk != r.raw.block && blk != r.unpacked.block {
+		r.blocks.put(blk)
+	}
+	if blk.unpacked {
+		return blk.base
+	}
+	return blk.base + int64(pos)
 }
 
 // collect reads until a record can be delivered that has no time, or until
@@ -286,13 +339,7 @@ func (d *OrderedReader) deliver(p place) (*Record, error) {
 	} else {
 		blk, pos := r.blocks.all[p.ref>>slotShift], int(uint32(p.ref))
 		b = blk.buf[pos:]
-		rec.Offset = blk.base
-		if !blk.unpacked {
-			rec.Offset += int64(pos)
-		}
-		if blk.waiting--; blk.waiting == 0 && blk != r.raw.block && blk != r.unpacked.block {
-			r.blocks.put(blk)
-		}
+		rec.Offset = d.release(blk, pos)
 	}
 	rec.Header = perf.ParseHeader(b, r.order)
 	rec.Raw = b[:rec.Size:rec.Size]
