@@ -9,6 +9,7 @@ import (
 
 	"github.com/gantry-tools/gantry/analysis/profile"
 	"github.com/gantry-tools/gantry/analysis/symbol"
+	"github.com/gantry-tools/gantry/analysis/timeline"
 	"github.com/gantry-tools/gantry/perf"
 )
 
@@ -42,6 +43,7 @@ type collector struct {
 	cache  []frameSlot
 	kernel []profile.FrameID // by kallsyms index, plus one
 	batch  batch
+	sites  *sites // nil unless functions of leaves are all that counts
 	out    *profile.Batch
 	lost   losses
 
@@ -70,11 +72,16 @@ func (s *Session) Collect(o CollectOptions) (*profile.Profile, error) {
 		s: s, o: o, b: profile.NewBuilder(),
 	}
 	c.out = c.b.NewBatch()
-	if o.Symbols {
+	switch {
+	case o.Symbols && !o.Stacks && !o.Addresses && !o.detailed():
+		c.sites = newSites()
+	case o.Symbols:
 		c.cache = make([]frameSlot, 1<<frameBits)
 	}
-	s.headOnly, s.before, s.renamed = !o.Stacks, c.flush, c.forgetLabels
+	s.leafOnly, s.cgroups = !o.Stacks, o.Fields&containerFields != 0 || len(o.Definitions) > 0
+	s.before, s.renamed = c.flush, c.forgetLabels
 	for {
+		c.leaves()
 		item, err := s.Next()
 		if errors.Is(err, io.EOF) {
 			break
@@ -92,16 +99,43 @@ func (s *Session) Collect(o CollectOptions) (*profile.Profile, error) {
 	return c.b.Profile(), nil
 }
 
-func (c *collector) sample(it *Item) {
-	event, labels := c.event(it.Event), c.labels(it)
-	if c.first == 0 {
-		c.first = it.Time
+// leaves adds the samples that come next, if only their leaves count. It is
+// what Next and sample do together, without what they do for others.
+func (c *collector) leaves() {
+	if !c.s.leafOnly || c.o.Symbols && c.sites == nil {
+		return
 	}
-	c.last = it.Time
-	if c.o.Symbols {
-		c.push(it, labels, event)
-	} else {
-		c.b.Add(labels, 0, event, 1, it.Sample.Period)
+	for {
+		list := c.s.samples()
+		if len(list) == 0 {
+			return
+		}
+		for i := range list {
+			raw := &list[i]
+			if err := c.s.decode(raw.Raw, raw.Event); err != nil {
+				c.s.bad.add(raw.Offset, err)
+				continue
+			}
+			c.add(raw.Event, raw.Time, c.s.threadOf(raw.Event), &c.s.sample)
+		}
+	}
+}
+
+func (c *collector) sample(it *Item) { c.add(it.Event, it.Time, it.Thread, it.Sample) }
+
+func (c *collector) add(ev *perf.Event, time uint64, th *timeline.Thread, sm *perf.Sample) {
+	event, labels := c.event(ev), c.labels(th, sm)
+	if c.first == 0 {
+		c.first = time
+	}
+	c.last = time
+	switch {
+	case c.sites != nil:
+		c.sites.push(c.s.Timeline, th, sm, labels, event)
+	case c.o.Symbols:
+		c.push(th, sm, labels, event)
+	default:
+		c.b.Add(labels, 0, event, 1, sm.Period)
 	}
 }
 
@@ -133,65 +167,64 @@ func unit(a *perf.Attr) string {
 }
 
 // labels is the label set of the sample.
-func (c *collector) labels(it *Item) profile.LabelsID {
+func (c *collector) labels(th *timeline.Thread, sm *perf.Sample) profile.LabelsID {
 	serial, process := 0, uint32(0)
-	if it.Thread != nil {
-		serial, process = int(it.Thread.Serial), it.Thread.Process.Serial
+	if th != nil {
+		serial, process = int(th.Serial), th.Process.Serial
 	}
 	for len(c.slots) <= serial {
 		c.slots = append(c.slots, labelSlot{})
 	}
 	slot := &c.slots[serial]
-	sm := it.Sample
 	if slot.valid && slot.cgroup == sm.Cgroup && slot.process == process && (slot.cpu == sm.CPU || !c.o.Fields.Has(profile.FieldCPU)) {
 		return slot.id
 	}
-	*slot = labelSlot{id: c.b.Labels(c.makeLabels(it)), valid: true, cpu: sm.CPU, process: process, cgroup: sm.Cgroup}
+	*slot = labelSlot{id: c.b.Labels(c.makeLabels(th, sm)), valid: true, cpu: sm.CPU, process: process, cgroup: sm.Cgroup}
 	return slot.id
 }
 
 // containerFields are the labels that hang on the container.
 const containerFields = profile.FieldContainer | profile.FieldPod | profile.FieldNamespace | profile.FieldImage | profile.FieldCgroup
 
-func (c *collector) makeLabels(it *Item) profile.Labels {
+func (c *collector) makeLabels(th *timeline.Thread, sm *perf.Sample) profile.Labels {
 	var l profile.Labels
 	f := c.o.Fields
 	if f&containerFields != 0 {
-		c.containerLabels(&l, it)
+		c.containerLabels(&l, th, sm.Cgroup)
 	}
 	if len(c.o.Definitions) > 0 {
-		l.Identities = c.s.IdentitiesUnder(c.o.Definitions, it)
+		l.Identities = c.s.IdentitiesUnder(c.o.Definitions, sm.Cgroup, th)
 	}
 	if f.Has(profile.FieldCPU) {
-		l.CPU = int32(it.Sample.CPU)
+		l.CPU = int32(sm.CPU)
 	}
-	if it.Thread == nil {
+	if th == nil {
 		return l
 	}
 	if f.Has(profile.FieldComm) {
-		l.Comm = it.Thread.Comm
+		l.Comm = th.Comm
 	}
 	if f.Has(profile.FieldPID) {
-		l.PID = it.Sample.PID
+		l.PID = sm.PID
 	}
 	if f.Has(profile.FieldTID) {
-		l.TID = it.Sample.TID
+		l.TID = sm.TID
 	}
 	return l
 }
 
-func (c *collector) containerLabels(l *profile.Labels, it *Item) {
-	f, id := c.o.Fields, it.Sample.Cgroup
+func (c *collector) containerLabels(l *profile.Labels, th *timeline.Thread, id uint64) {
+	f := c.o.Fields
 	if f.Has(profile.FieldCgroup) {
 		l.Cgroup = c.s.CgroupPath(id)
 	}
 	if f.Has(profile.FieldContainer) {
-		l.Container = c.s.ContainerName(id, it.Thread)
+		l.Container = c.s.ContainerName(id, th)
 	}
 	if f.Has(profile.FieldPod) {
-		l.Pod = c.s.PodName(id, it.Thread)
+		l.Pod = c.s.PodName(id, th)
 	}
-	ctn := c.s.ContainerOf(id, it.Thread)
+	ctn := c.s.ContainerOf(id, th)
 	if ctn == nil {
 		return
 	}
@@ -209,6 +242,9 @@ func (c *collector) containerLabels(l *profile.Labels, it *Item) {
 // finish fills in what the profile says about itself.
 func (c *collector) finish() {
 	c.flush()
+	if c.sites != nil {
+		c.nameSites()
+	}
 	c.out.Flush()
 	f := c.s.r.Features()
 	m := c.b.Meta()

@@ -80,12 +80,12 @@ const (
 // another line, and behind a call that never returns to another function: one
 // byte less lies in the call. The first address behind a mark of a context is
 // where the task was, to the byte.
-func (c *collector) push(it *Item, labels profile.LabelsID, event int) {
-	sm, b := it.Sample, &c.batch
+func (c *collector) push(th *timeline.Thread, sm *perf.Sample, labels profile.LabelsID, event int) {
+	b := &c.batch
 	symbols := kernelContext | c.s.Timeline.KernelID()
 	var maps *timeline.Maps
-	if it.Thread != nil {
-		maps = it.Thread.Process.Maps()
+	if th != nil {
+		maps = th.Process.Maps()
 	}
 	kernel := uint32(0)
 	if sm.Misc.CPUMode() == perf.MiscKernel {
@@ -93,7 +93,7 @@ func (c *collector) push(it *Item, labels profile.LabelsID, event int) {
 	}
 	start, own := len(b.addrs), kernel
 	if c.o.Stacks {
-		user := c.s.UserStack(it)
+		user := c.s.UserStack(&c.s.item)
 		caller := uint64(0)
 		for _, ip := range sm.Callchain {
 			if ip < perf.ContextMax {
@@ -118,7 +118,7 @@ func (c *collector) push(it *Item, labels profile.LabelsID, event int) {
 	if len(b.addrs) == start { // no stacks, or nothing but marks in the chain
 		b.add(maps, sm.IP, own)
 	}
-	b.samples = append(b.samples, pending{it.Thread, sm.Period, labels, int32(event), int32(len(b.addrs))})
+	b.samples = append(b.samples, pending{th, sm.Period, labels, int32(event), int32(len(b.addrs))})
 	if len(b.samples) == batchSize {
 		c.flush()
 	}
@@ -126,6 +126,10 @@ func (c *collector) push(it *Item, labels profile.LabelsID, event int) {
 
 // flush looks the batch up and adds it to the profile.
 func (c *collector) flush() {
+	if c.sites != nil {
+		c.sites.flush()
+		return
+	}
 	b := &c.batch
 	b.frames = slices.Grow(b.frames[:0], len(b.addrs))[:len(b.addrs)]
 	for i := range b.addrs {
@@ -245,20 +249,32 @@ func (c *collector) once(slot *profile.FrameID, p place, ip uint64, byAddr bool)
 }
 
 func (c *collector) newFrame(p place, ip uint64, byAddr bool) profile.FrameID {
-	return c.b.Frame(c.frame(p, ip, byAddr))
+	f := c.frame(p, ip, byAddr)
+	if byAddr || p.bin == nil {
+		return c.b.Frame(f)
+	}
+	return c.b.FrameIn(c.objectOf(p.bin), &f)
 }
 
 func (c *collector) frame(p place, ip uint64, byAddr bool) profile.Frame {
 	loc := c.s.describe(p, ip)
 	f := profile.Frame{Name: loc.Name, DSO: loc.DSO, Path: loc.Path, Source: loc.Source, Kernel: loc.Kernel}
 	if p.bin != nil {
-		f.BuildID = p.bin.id.String()
+		f.BuildID = p.bin.hexID
 	}
 	if byAddr {
 		f.Addr = loc.Addr
 		c.s.placeInFile(&f, p)
 	}
 	return f
+}
+
+// objectOf is what the frames of the functions of a binary have in common.
+func (c *collector) objectOf(b *binary) profile.ObjectID {
+	if b.object == 0 {
+		b.object = c.b.Object(&profile.Frame{DSO: b.dso, Path: b.file.Path, BuildID: b.hexID}) + 1
+	}
+	return b.object - 1
 }
 
 // placeInFile says which part of its file the frame's address lies in.

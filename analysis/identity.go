@@ -62,11 +62,11 @@ func (s *Session) IdentityUnder(name string, cgroup uint64, th *timeline.Thread)
 	return out
 }
 
-// IdentitiesUnder are those of a sample under the definitions of these names.
-func (s *Session) IdentitiesUnder(names []string, it *Item) profile.Identities {
+// IdentitiesUnder are those of a task under the definitions of these names.
+func (s *Session) IdentitiesUnder(names []string, cgroup uint64, th *timeline.Thread) profile.Identities {
 	list := make([]profile.Identity, len(names))
 	for i, name := range names {
-		list[i] = s.IdentityUnder(name, it.Sample.Cgroup, it.Thread)
+		list[i] = s.IdentityUnder(name, cgroup, th)
 	}
 	return profile.MakeIdentities(list...)
 }

@@ -28,8 +28,9 @@ func (k *kernel) mapped(pid int32, filename string, pgoff uint64) {
 	}
 }
 
-// load asks for the kernel's symbols, once.
-func (s *Session) loadKernel() *kernel {
+// loadKernel asks for the kernel's symbols, once: for all, or if addrs is not
+// nil for those at these addresses.
+func (s *Session) loadKernel(addrs []uint64) *kernel {
 	k := &s.kernel
 	if k.loaded {
 		return k
@@ -39,7 +40,7 @@ func (s *Session) loadKernel() *kernel {
 		return k
 	}
 	f := s.r.Features()
-	want := Kernel{Text: k.text, Release: f.OSRelease, Arch: f.Arch}
+	want := Kernel{Addrs: addrs, Text: k.text, Release: f.OSRelease, Arch: f.Arch}
 	if id, ok := s.ids.of(symbol.KernelDSO); ok {
 		want.BuildID = id
 	}
@@ -61,7 +62,7 @@ func (s *Session) locateKernel(ip uint64) place {
 		p.ksym, p.isKsym = sym, true
 		return p
 	}
-	k := s.loadKernel()
+	k := s.loadKernel(nil)
 	if m := s.Timeline.Kernel.Find(ip); m != nil {
 		p.mapping = *m
 	}

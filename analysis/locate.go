@@ -43,11 +43,15 @@ type binary struct {
 	lines *symbol.Lines
 	dso   string
 	id    buildid.ID
+	// hexID is id as text.
+	hexID string
 	// frames are the ids of the profile being built, by symbol; 0 is none
 	// yet, otherwise the id plus one.
 	frames []profile.FrameID
 	// addrs are those by address.
 	addrs map[uint64]profile.FrameID
+	// object is what the frames by symbol have in common, plus one.
+	object profile.ObjectID
 }
 
 // place is a Location in numbers.
@@ -106,22 +110,34 @@ func (s *Session) binary(f *timeline.File) *binary {
 	if b := s.binaries[f.Index]; b != nil {
 		return b
 	}
-	b := &binary{file: f, dso: shortName(f.Path)}
+	b := s.newBinary(f)
 	s.binaries[f.Index] = b
-	if !openable(f.Path) {
-		return b
-	}
-	ref := s.ref(f)
-	b.id = ref.BuildID
-	if obj, err := s.object(f, ref); err == nil {
-		b.obj = obj
-		b.frames = make([]profile.FrameID, obj.Len())
+	if openable(f.Path) {
+		if obj, err := s.object(f); err == nil {
+			b.setObject(obj)
+		}
 	}
 	return b
 }
 
+// newBinary is f without symbols yet.
+func (s *Session) newBinary(f *timeline.File) *binary {
+	b := &binary{file: f, dso: shortName(f.Path)}
+	if !openable(f.Path) {
+		return b
+	}
+	b.id = s.ref(f).BuildID
+	b.hexID = b.id.String()
+	return b
+}
+
+func (b *binary) setObject(obj *symbol.Object) {
+	b.obj, b.frames = obj, make([]profile.FrameID, obj.Len())
+}
+
 // object reads the symbols of f, or of the code that is generated in its memory.
-func (s *Session) object(f *timeline.File, ref symbol.Ref) (*symbol.Object, error) {
+func (s *Session) object(f *timeline.File) (*symbol.Object, error) {
+	ref := s.ref(f)
 	if !isPerfMap(f.Path) {
 		return s.resolver.Object(ref)
 	}

@@ -21,6 +21,9 @@ type Kernel struct {
 	Arch    string
 	// Text is the address that the kernel's symbol _text had, 0 if not told.
 	Text uint64
+	// Addrs are the addresses that will be looked up, in no order, if that is
+	// known: symbols need to be right only there. nil is all.
+	Addrs []uint64
 }
 
 // Options say where names come from. The zero value, and nil, is a session
@@ -78,7 +81,8 @@ type Session struct {
 	warnings []string
 	item     Item
 	sample   perf.Sample
-	headOnly bool   // decode no call chains
+	leafOnly bool   // decode only what DecodeLeaf does
+	cgroups  bool   // and cgroups
 	before   func() // called before the timeline changes
 	renamed  func() // called when NamesID changes
 	namesID  uint64
@@ -230,24 +234,40 @@ func (s *Session) decodeSample(rec *perfdata.Record) error {
 	if rec.Event == nil {
 		return fmt.Errorf("sample of no known event: %w", perf.ErrUnsupported)
 	}
-	l := &rec.Event.Layout
-	var err error
-	if s.headOnly {
-		err = s.sample.DecodeHead(rec.Raw, s.r.Order(), l)
-	} else {
-		err = s.sample.Decode(rec.Raw, s.r.Order(), l)
-	}
-	if err != nil {
+	if err := s.decode(rec.Raw, rec.Event); err != nil {
 		return err
 	}
-	if l.SampleType&perf.SamplePeriod == 0 {
-		s.sample.Period = defaultPeriod(&rec.Event.Attr)
-	}
-	s.item = Item{Record: rec, Sample: &s.sample}
-	if l.SampleType&perf.SampleTID != 0 {
-		s.item.Thread = s.Timeline.Thread(s.sample.PID, s.sample.TID)
-	}
+	s.item = Item{Record: rec, Sample: &s.sample, Thread: s.threadOf(rec.Event)}
 	return nil
+}
+
+// decode fills s.sample.
+func (s *Session) decode(raw []byte, ev *perf.Event) (err error) {
+	if s.leafOnly {
+		err = s.sample.DecodeLeaf(raw, s.r.Order(), &ev.Layout, s.cgroups)
+	} else {
+		err = s.sample.Decode(raw, s.r.Order(), &ev.Layout)
+	}
+	if ev.Layout.SampleType&perf.SamplePeriod == 0 {
+		s.sample.Period = defaultPeriod(&ev.Attr)
+	}
+	return err
+}
+
+// threadOf is whose sample s.sample is.
+func (s *Session) threadOf(ev *perf.Event) *timeline.Thread {
+	if ev.Layout.SampleType&perf.SampleTID == 0 {
+		return nil
+	}
+	return s.Timeline.Thread(s.sample.PID, s.sample.TID)
+}
+
+// samples gives those that come next, as [perfdata.OrderedReader.Samples].
+func (s *Session) samples() []perfdata.RawSample {
+	if s.r.GantryChanges() != s.gantryChanges {
+		s.readContainers()
+	}
+	return s.ordered.Samples()
 }
 
 // defaultPeriod is what a sample that carries no period stands for.

@@ -11,6 +11,7 @@ type Batch struct {
 	items  []batchItem
 	frames []FrameID // of the items
 	recent []recent  // nil until AddFrame is used
+	single []StackID // by FrameID: the stack of this frame alone, 0 if not made
 	touch  uint64    // keeps the loads that only warm the caches
 }
 
@@ -52,7 +53,7 @@ func (x *Batch) AddFrame(l LabelsID, f FrameID, event int, count, value uint64) 
 	slot := &x.recent[(h^uint64(event)<<(64-recentBits))>>(64-recentBits)]
 	if slot.sample == 0 || slot.frame != f || slot.labels != l || slot.event != uint32(event) {
 		x.Flush() // ids do not depend on what is recent
-		s := sample{stack: x.b.Stack([]FrameID{f}), labels: l, event: uint32(event)}
+		s := sample{stack: x.stackOf(f), labels: l, event: uint32(event)}
 		*slot = recent{l, f, s.event, x.b.sample(x.b.hashSample(l, s.stack, s.event), s) + 1}
 	}
 	s, e := x.b.p.samples.at(slot.sample-1), &x.b.p.Events[event]
@@ -60,6 +61,17 @@ func (x *Batch) AddFrame(l LabelsID, f FrameID, event int, count, value uint64) 
 	s.value += value
 	e.Samples += count
 	e.Value += value
+}
+
+// stackOf is the stack of one frame.
+func (x *Batch) stackOf(f FrameID) StackID {
+	if missing := int(f) + 1 - len(x.single); missing > 0 {
+		x.single = append(x.single, make([]StackID, missing)...)
+	}
+	if x.single[f] == 0 {
+		x.single[f] = x.b.Stack([]FrameID{f})
+	}
+	return x.single[f]
 }
 
 // Add is like Builder.Stack and Builder.Add together. It keeps no reference to

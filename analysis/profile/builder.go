@@ -33,7 +33,7 @@ func NewBuilder() *Builder {
 	b := &Builder{p: &Profile{}, hash: newHasher()}
 	b.stacks.slots = make([]uint64, minSlots)
 	b.samples.slots = make([]uint64, minSlots)
-	b.intern("")
+	b.p.frames.strings = []string{""} // number 0
 	b.Stack(nil)
 	return b
 }

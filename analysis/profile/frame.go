@@ -66,12 +66,32 @@ func (t *frameTable) get(id FrameID) Frame {
 	}
 }
 
+// A FrameRef is what tells the function of a frame, in numbers: equal texts
+// have equal numbers, and the empty one has 0.
+type FrameRef struct {
+	Name, DSO uint32
+	Addr      uint64
+	Kernel    bool
+}
+
+// FrameRef returns what tells the function of the frame id.
+func (p *Profile) FrameRef(id FrameID) FrameRef {
+	f := p.frames.frames.at(uint32(id))
+	return FrameRef{Name: uint32(f.name), DSO: uint32(p.frames.objects[f.object].dso), Addr: f.addr, Kernel: f.kernel}
+}
+
+// Text is the text of a FrameRef's Name or DSO.
+func (p *Profile) Text(n uint32) string { return p.frames.strings[n] }
+
 // frameIndex finds frames that the table already has.
 type frameIndex struct {
 	strings, objects, frames index
 }
 
 func (b *Builder) intern(s string) stringID {
+	if s == "" {
+		return 0
+	}
 	t, h := &b.p.frames, b.hash.string(s)
 	id, ok := b.frames.strings.find(h, func(id uint32) bool { return t.strings[id] == s })
 	if !ok {
@@ -103,16 +123,28 @@ func (b *Builder) hashFrame(f *frame) uint64 {
 	return b.hash.pair(h, f.addr)
 }
 
+// ObjectID names what the frames of one mapped object have in common.
+type ObjectID uint32
+
+// Object interns what f has in common with the other frames of its object:
+// DSO, Path, BuildID and where it is mapped.
+func (b *Builder) Object(f *Frame) ObjectID {
+	return ObjectID(b.object(object{
+		dso: b.intern(f.DSO), path: b.intern(f.Path), buildID: b.intern(f.BuildID),
+		start: f.MapStart, limit: f.MapLimit, offset: f.MapOffset,
+	}))
+}
+
 // Frame interns f. It costs a few string hashes: keep the id per address.
-func (b *Builder) Frame(f Frame) FrameID {
+func (b *Builder) Frame(f Frame) FrameID { return b.FrameIn(b.Object(&f), &f) }
+
+// FrameIn is Frame for who keeps the number of the object. What Object looks
+// at does not count.
+func (b *Builder) FrameIn(o ObjectID, f *Frame) FrameID {
 	c := frame{
 		addr: f.Addr,
 		name: b.intern(f.Name), source: b.intern(f.Source), file: b.intern(f.File),
-		object: b.object(object{
-			dso: b.intern(f.DSO), path: b.intern(f.Path), buildID: b.intern(f.BuildID),
-			start: f.MapStart, limit: f.MapLimit, offset: f.MapOffset,
-		}),
-		line: f.Line, kernel: f.Kernel, isInlined: f.Inlined,
+		object: uint32(o), line: f.Line, kernel: f.Kernel, isInlined: f.Inlined,
 	}
 	t, h := &b.p.frames, b.hashFrame(&c)
 	id, ok := b.frames.frames.find(h, func(id uint32) bool { return *t.frames.at(id) == c })

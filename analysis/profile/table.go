@@ -102,12 +102,24 @@ func (x *index) put(slot uint64) {
 
 func (x *index) grow() {
 	old := x.slots
-	x.slots = make([]uint64, max(2*len(old), minSlots))
+	x.slots = makeSlots(max(2*len(old), minSlots))
 	for _, slot := range old {
 		if slot != 0 {
 			x.put(slot)
 		}
 	}
+}
+
+// makeSlots makes slots and writes to each page of them. A page that is read
+// first, as those of a hash table are, takes two faults to come to memory: one
+// for the kernel's page of zeros, one for its own.
+func makeSlots(n int) []uint64 {
+	const page = 4096 / 8
+	slots := make([]uint64, n)
+	for i := 0; i < n; i += page {
+		slots[i] = 0
+	}
+	return slots
 }
 
 // hasher holds the secret that keeps a hostile input from choosing names or

@@ -57,7 +57,7 @@ func (c *labelCache) find(it *analysis.Item) *profile.Labels {
 	cgroup := it.Sample.Cgroup
 	l := &profile.Labels{
 		Container: c.s.ContainerName(cgroup, it.Thread), Pod: c.s.PodName(cgroup, it.Thread),
-		Cgroup: c.s.CgroupPath(cgroup), Identities: c.s.IdentitiesUnder(c.all, it),
+		Cgroup: c.s.CgroupPath(cgroup), Identities: c.s.IdentitiesUnder(c.all, cgroup, it.Thread),
 	}
 	if k := c.s.ContainerOf(cgroup, it.Thread); k != nil {
 		l.ContainerID, l.Namespace, l.Image = k.ID, k.PodNamespace, k.Image
