@@ -69,15 +69,15 @@ func (t *frameTable) get(id FrameID) Frame {
 // A FrameRef is what tells the function of a frame, in numbers: equal texts
 // have equal numbers, and the empty one has 0.
 type FrameRef struct {
-	Name, DSO uint32
-	Addr      uint64
-	Kernel    bool
+	Name, DSO       uint32
+	Addr            uint64
+	Kernel, Inlined bool
 }
 
 // FrameRef returns what tells the function of the frame id.
 func (p *Profile) FrameRef(id FrameID) FrameRef {
 	f := p.frames.frames.at(uint32(id))
-	return FrameRef{Name: uint32(f.name), DSO: uint32(p.frames.objects[f.object].dso), Addr: f.addr, Kernel: f.kernel}
+	return FrameRef{Name: uint32(f.name), DSO: uint32(p.frames.objects[f.object].dso), Addr: f.addr, Kernel: f.kernel, Inlined: f.isInlined}
 }
 
 // Text is the text of a FrameRef's Name or DSO.

@@ -87,7 +87,7 @@ func newFlame(p *profile.Profile, o *Options) *flame {
 		return f
 	}
 	f.total = t.events[f.event]
-	keys := newKeyspace(p, flameKey)
+	keys := newKeyspace(p, flameKey())
 	g := newGrower(t, keys, true)
 	g.min = max(1, uint64(float64(f.total.value)*flameMinShare))
 	all := flameLabels(t, g, f.event)

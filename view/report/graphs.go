@@ -25,7 +25,7 @@ func newGraphs(t *table, rows []*row) *graphs {
 	down := t.o.CallGraph == CallGraphCaller
 	keys := t.keys
 	if !t.o.has(KeySym) || !t.o.has(KeyDSO) || t.o.has(KeySrcline) || t.o.has(KeySrcfile) { // else rows are told apart as nodes are
-		keys = newKeyspace(t.p, callKey)
+		keys = newKeyspace(t.p, callKey())
 	}
 	return &graphs{t: t, g: newGrower(t, keys, down), rows: rows}
 }
@@ -60,9 +60,9 @@ func (c *graphs) batch(r *row) {
 	}
 	var batch []*row
 	total := 0
-	for ; len(c.rows) > 0 && (total == 0 || total+c.rows[0].hits <= c.batchSize()); c.rows = c.rows[1:] {
+	for ; len(c.rows) > 0 && (total == 0 || total+int(c.rows[0].hits) <= c.batchSize()); c.rows = c.rows[1:] {
 		if next := c.rows[0]; c.minimum(next) <= next.total {
-			total += next.hits
+			total += int(next.hits)
 			batch = append(batch, next)
 		}
 	}
@@ -84,7 +84,7 @@ func (c *graphs) list(batch []*row, total int) [][]item {
 	room := c.items[:0]
 	items := make([][]item, len(c.t.rows))
 	for _, r := range batch {
-		end := len(room) + r.hits
+		end := len(room) + int(r.hits)
 		items[r.number] = room[len(room):len(room):end]
 		room = room[:end]
 	}

@@ -64,7 +64,7 @@ func newLayout(t *table, rows []*row) *layout {
 // share is mostly that of the row before: it is formatted when it changes.
 func (l *layout) addPercent(title string, v func(r *row) uint64) {
 	var last []byte
-	lastEvent, lastValue := -1, uint64(0)
+	lastEvent, lastValue := ^uint32(0), uint64(0)
 	l.columns = append(l.columns, column{title: title, alignRight: true, percent: true, fixed: true, number: func(dst []byte, r *row) []byte {
 		if value := v(r); value != lastValue || r.event != lastEvent {
 			lastEvent, lastValue = r.event, value
@@ -82,10 +82,12 @@ func (l *layout) addKey(k Key) {
 	case KeySym:
 		c.spare = symbolSpare
 		fallthrough
-	case KeyDSO, KeySrcline, KeySrcfile:
+	case KeySrcline, KeySrcfile:
 		number, n = func(r *row) uint32 { return r.key }, len(t.keys.list)
+	case KeyDSO:
+		number, n = func(r *row) uint32 { return t.keys.dso[r.key] }, len(t.keys.dsos)
 	case KeyEvent:
-		number, n = func(r *row) uint32 { return uint32(r.event) }, len(t.events)
+		number, n = func(r *row) uint32 { return r.event }, len(t.events)
 	}
 	cells := make([]cell, n)
 	c.cell = func(r *row) *cell {

@@ -2,23 +2,18 @@
 
 package report
 
-import (
-	"cmp"
-	"slices"
-
-	"github.com/gantry-tools/gantry/analysis/profile"
-)
+import "github.com/gantry-tools/gantry/analysis/profile"
 
 // row is one line of the table.
 type row struct {
-	number     int // in order of first visit
-	event      int
+	number     uint32 // in order of first visit
+	event      uint32
 	group, key uint32
 	// self is the weight of the samples whose leaf it is, total that of all
 	// samples that it has a frame in, in units of the event and in samples.
 	self, total           uint64
 	selfCount, totalCount uint64
-	hits                  int // distinct samples that it is made of
+	hits                  uint32 // distinct samples that it is made of
 }
 
 // table is a profile as rows.
@@ -156,7 +151,7 @@ func countingSort(in []uint32, n int, key func(uint32) uint32) []uint32 {
 func (t *table) sum() {
 	nameless := make([]bool, t.p.NumFrames())
 	for id := range nameless {
-		nameless[id] = t.p.Frame(profile.FrameID(id)).Name == ""
+		nameless[id] = t.p.FrameRef(profile.FrameID(id)).Name == 0
 	}
 	for i := range t.events {
 		e := &t.events[i]
@@ -204,9 +199,12 @@ func (t *table) pass(f profile.FrameID) bool { return t.passes == nil || t.passe
 
 // accumulate makes the rows.
 func (t *table) accumulate() {
+	if !t.o.Children {
+		t.rows = make([]row, 0, len(t.order)) // at most one a sample
+	}
 	t.walk(func(h *hit) {
 		if int(h.row) == len(t.rows) {
-			t.rows = append(t.rows, row{number: int(h.row), event: h.s.Event, group: t.groupOf[h.s.Labels], key: h.key})
+			t.rows = append(t.rows, row{number: h.row, event: uint32(h.s.Event), group: t.groupOf[h.s.Labels], key: h.key})
 		}
 		r := &t.rows[h.row]
 		r.total += h.weight
@@ -219,62 +217,13 @@ func (t *table) accumulate() {
 	})
 }
 
-// compareWeight puts the heaviest row first. Those of different events, which
-// may have different units, compare by their shares.
-func (t *table) compareWeight(a, b *row) int {
-	if t.o.has(KeyEvent) {
-		ea, eb := &t.events[a.event], &t.events[b.event]
-		return cmp.Or(cmp.Compare(eb.percent(b.total), ea.percent(a.total)), cmp.Compare(eb.percent(b.self), ea.percent(a.self)))
-	}
-	return cmp.Or(cmp.Compare(b.total, a.total), cmp.Compare(b.self, a.self))
-}
-
-// compare orders rows: by weight, then by what they show.
-func (t *table) compare(a, b *row) int {
-	if c := t.compareWeight(a, b); c != 0 {
-		return c
-	}
-	for _, k := range t.o.Sort {
-		var c int
-		switch k {
-		case KeyEvent:
-			c = cmp.Compare(a.event, b.event)
-		case KeyDSO:
-			c = cmp.Compare(t.keys.list[a.key].dso, t.keys.list[b.key].dso)
-		case KeySym:
-			c = t.keys.list[a.key].compare(t.keys.list[b.key])
-		case KeySrcline:
-			c = cmp.Compare(t.keys.list[a.key].line, t.keys.list[b.key].line)
-		case KeySrcfile:
-			c = cmp.Compare(t.keys.list[a.key].src, t.keys.list[b.key].src)
-		default:
-			c = compareLabel(k, &t.groups[a.group], &t.groups[b.group])
-		}
-		if c != 0 {
-			return c
-		}
-	}
-	return 0
-}
-
-func compareLabel(k Key, a, b *profile.Labels) int {
-	switch k {
-	case KeyPID:
-		return cmp.Compare(a.PID, b.PID)
-	case KeyTID:
-		return cmp.Compare(a.TID, b.TID)
-	case KeyCPU:
-		return cmp.Compare(a.CPU, b.CPU)
-	}
-	return cmp.Compare(k.label(a), k.label(b))
-}
-
 // section is the rows of one event, the heaviest first, without those that the
 // options hide. With the event as a sort key there is one section for all.
 func (t *table) section(event int) (shown []*row, hidden int) {
+	shown = make([]*row, 0, len(t.rows))
 	for i := range t.rows {
 		r := &t.rows[i]
-		if r.event != event && !t.o.has(KeyEvent) {
+		if int(r.event) != event && !t.o.has(KeyEvent) {
 			continue
 		}
 		if t.events[r.event].percent(r.total) < t.o.PercentLimit {
@@ -283,7 +232,7 @@ func (t *table) section(event int) (shown []*row, hidden int) {
 		}
 		shown = append(shown, r)
 	}
-	slices.SortFunc(shown, t.compare)
+	t.sortRows(shown)
 	if n := t.o.MaxEntries; n > 0 && len(shown) > n {
 		hidden += len(shown) - n
 		shown = shown[:n]
