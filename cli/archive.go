@@ -183,7 +183,7 @@ func openArchive(e *env, input string, symbols symbolFlags) (_ *perfdata.Reader,
 // addNamed adds to what an archive has the places that flags name.
 func (s *symbolSources) addNamed(e *env, f symbolFlags) (err error) {
 	if f.kallsyms != "" {
-		if s.named, err = s.readKallsymsFile(f.kallsyms); err != nil {
+		if s.named, err = s.readKallsymsFile(f.kallsyms, nil); err != nil {
 			return named("--kallsyms", err, "give a copy of /proc/kallsyms, read as root on the recorded machine")
 		}
 	}

@@ -75,7 +75,7 @@ func (f symbolFlags) sources(e *env) (_ *symbolSources, err error) {
 		}
 	}()
 	if f.kallsyms != "" {
-		if s.named, err = s.readKallsymsFile(f.kallsyms); err == nil && s.named.Len() == 0 {
+		if s.named, err = s.readKallsymsFile(f.kallsyms, nil); err == nil && s.named.Len() == 0 {
 			err = fmt.Errorf("%s: no symbols in it", f.kallsyms)
 		}
 		if err != nil {
@@ -157,7 +157,7 @@ func (s *symbolSources) readKallsyms(k analysis.Kernel) (*symbol.Kallsyms, error
 	}
 	if s.store != nil && !k.BuildID.IsZero() {
 		if f, err := s.store.Kallsyms(k.BuildID); err == nil {
-			t, err := s.parseKallsyms(f)
+			t, err := s.parseKallsyms(f, k.Addrs)
 			f.Close()
 			if err == nil && (k.Text == 0 || t.Text() == k.Text) {
 				return t, nil
@@ -167,7 +167,7 @@ func (s *symbolSources) readKallsyms(k analysis.Kernel) (*symbol.Kallsyms, error
 	if !k.BuildID.IsZero() && !s.runs(k.BuildID) {
 		return nil, hint.Wrap(errOtherKernel, "report on the recorded machine, or give its /proc/kallsyms with --kallsyms FILE")
 	}
-	t, err := s.readKallsymsFile(s.procfs)
+	t, err := s.readKallsymsFile(s.procfs, k.Addrs)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, hint.Wrap(errOtherKernel, "give the recorded machine's /proc/kallsyms with --kallsyms FILE")
 	}
@@ -187,12 +187,16 @@ func (s *symbolSources) runs(id buildid.ID) bool {
 	return err == nil && running.Matches(id)
 }
 
-func (s *symbolSources) readKallsymsFile(path string) (*symbol.Kallsyms, error) {
-	b, err := os.ReadFile(path)
+// readKallsymsFile reads the symbols at some addresses, or all if addrs is nil.
+// The addresses are those of the recording, so that symbols of a kernel that
+// lay elsewhere must be read whole.
+func (s *symbolSources) readKallsymsFile(path string, addrs []uint64) (*symbol.Kallsyms, error) {
+	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("read kernel symbols: %w", err)
 	}
-	t, err := s.parseKallsyms(bytes.NewReader(b))
+	defer f.Close()
+	t, err := s.parseKallsyms(f, addrs)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -200,13 +204,17 @@ func (s *symbolSources) readKallsymsFile(path string) (*symbol.Kallsyms, error) 
 }
 
 // parseKallsyms reads the kernel's symbols, and keeps their text if it is wanted.
-func (s *symbolSources) parseKallsyms(r io.Reader) (*symbol.Kallsyms, error) {
-	if !s.keepText {
-		return symbol.ReadKallsyms(r)
-	}
+func (s *symbolSources) parseKallsyms(r io.Reader, addrs []uint64) (*symbol.Kallsyms, error) {
 	var text bytes.Buffer
-	t, err := symbol.ReadKallsyms(io.TeeReader(r, &text))
-	if err == nil {
+	if s.keepText {
+		r = io.TeeReader(r, &text)
+	}
+	read := symbol.ReadKallsyms
+	if addrs != nil {
+		read = func(r io.Reader) (*symbol.Kallsyms, error) { return symbol.ReadKallsymsAt(r, addrs) }
+	}
+	t, err := read(r)
+	if err == nil && s.keepText {
 		s.kallsyms = text.Bytes()
 	}
 	return t, err
