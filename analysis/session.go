@@ -31,6 +31,8 @@ type Kernel struct {
 type Options struct {
 	// Binaries opens what processes had mapped.
 	Binaries []symbol.Opener
+	// Cache keeps what is made of binaries with some effort; nil is none.
+	Cache symbol.Cache
 	// Kallsyms finds the symbols of a kernel.
 	Kallsyms func(Kernel) (*symbol.Kallsyms, error)
 	// Definitions say what a container is, beside those of the recording. Of
@@ -125,6 +127,7 @@ func NewSession(r *perfdata.Reader, o *Options) *Session {
 		opts:       *o,
 		resolver:   symbol.NewResolver(o.Binaries...),
 	}
+	s.resolver.UseCache(o.Cache)
 	s.readContainers()
 	s.ids.add(r.Features().BuildIDs)
 	return s

@@ -139,6 +139,7 @@ func (s *symbolSources) options() *analysis.Options {
 	o := &analysis.Options{Binaries: s.openers, Kallsyms: s.readKallsyms}
 	if s.store != nil {
 		o.Unwind = unwindTables{s.store}
+		o.Cache = s.store
 	}
 	return o
 }

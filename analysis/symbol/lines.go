@@ -161,7 +161,7 @@ type lineFinder struct {
 }
 
 func (x *lineFinder) dwarf(f *elf.File, r io.ReaderAt, size int64) (*dwarfline.Data, error) {
-	src, err := dwarfline.Load(f, r, uint64(size), false)
+	src, err := dwarfline.Load(f, r, uint64(size), dwarfline.LoadOptions{Cache: x.r.cache})
 	if err != nil {
 		return nil, fmt.Errorf("line information: %w", err)
 	}
@@ -215,7 +215,7 @@ func (x *lineFinder) reader(src **dwarfline.Source, split bool, id buildid.ID) f
 				return fmt.Errorf("%w: its build-id is %q", ErrMismatch, got)
 			}
 		}
-		*src, err = dwarfline.Load(f, r, uint64(size), split)
+		*src, err = dwarfline.Load(f, r, uint64(size), dwarfline.LoadOptions{Split: split, Cache: x.r.cache})
 		return err
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/gantry-tools/gantry/analysis/symbol/dwarfline"
 	"github.com/gantry-tools/gantry/buildid"
 )
 
@@ -87,6 +88,7 @@ type Failure struct {
 // it could not find as well. Several goroutines may use it.
 type Resolver struct {
 	openers []Opener
+	cache   Cache // nil is none
 
 	mu      sync.Mutex
 	objects map[Ref]*result     // by key
@@ -108,6 +110,12 @@ type result struct {
 func NewResolver(openers ...Opener) *Resolver {
 	return &Resolver{openers: slices.Clone(openers), objects: make(map[Ref]*result), found: make(map[buildid.ID]bool)}
 }
+
+// A Cache keeps what is made of files with some effort: unpacked DWARF.
+type Cache = dwarfline.Cache
+
+// UseCache makes r use a cache from now on.
+func (r *Resolver) UseCache(c Cache) { r.cache = c }
 
 // key reduces a Ref to what decides which file is meant. A file found by its
 // build-id is the same wherever it was; one that is not found by it at one path

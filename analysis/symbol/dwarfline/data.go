@@ -51,6 +51,7 @@ type Data struct {
 	longest uint64      // of the ranges
 	indexed bool
 
+	room  room
 	fuel  int64
 	rows  int
 	funcs int
@@ -65,6 +66,19 @@ type file struct {
 	tables map[abbrevKey]*abbrevs
 	names  map[uint64]string // by offset of a DIE
 	split  bool
+}
+
+// room is memory that reading one unit after the other reuses: what is kept of
+// each is copied out of it, as large as it is.
+type room struct {
+	rows   []row
+	joined []row
+	spans  []span
+	groups []group
+	funcs  []function
+	starts []uint64
+	inner  []int32
+	open   []span
 }
 
 // unitRange is a range of addresses that a unit covers.
@@ -154,7 +168,7 @@ func (d *Data) addRanges(u *unit) {
 		return
 	}
 	u.readLines()
-	for _, s := range u.lines.seqs {
+	for _, s := range u.lines.spans() {
 		add(s.start, s.end)
 	}
 }
@@ -166,13 +180,8 @@ const maxOverlap = 64
 // unitAt is the unit that an address belongs to, nil if there is none.
 func (d *Data) unitAt(addr uint64) *unit {
 	d.index()
-	n, _ := slices.BinarySearchFunc(d.ranges, addr, func(r unitRange, addr uint64) int {
-		if r.start <= addr {
-			return -1
-		}
-		return 1
-	})
-	for i := n - 1; i >= 0 && i >= n-maxOverlap && addr-d.ranges[i].start < d.longest; i-- {
+	n := lastAt(d.ranges, addr, func(r *unitRange) uint64 { return r.start })
+	for i := n; i >= 0 && i > n-maxOverlap && addr-d.ranges[i].start < d.longest; i-- {
 		if addr < d.ranges[i].end {
 			return d.ranges[i].unit
 		}

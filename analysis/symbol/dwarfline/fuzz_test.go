@@ -50,7 +50,7 @@ func load(t testing.TB, path string) *Source {
 	if err != nil {
 		t.Fatal(err)
 	}
-	src, err := Load(f, file, uint64(info.Size()), false)
+	src, err := Load(f, file, uint64(info.Size()), LoadOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,6 +100,11 @@ func checkUnit(t *testing.T, u *unit) {
 	for i, f := range u.tree.funcs {
 		if int(f.parent) >= i || f.parent < -1 {
 			t.Fatalf("function %d is in function %d", i, f.parent)
+		}
+	}
+	for i := 1; u.lines.seqs == nil && i < len(u.lines.rows); i++ {
+		if u.lines.rows[i].addr < u.lines.rows[i-1].addr {
+			t.Fatalf("row %d at %#x, the one before at %#x", i, u.lines.rows[i].addr, u.lines.rows[i-1].addr)
 		}
 	}
 	for _, s := range u.lines.seqs {

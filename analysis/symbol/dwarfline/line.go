@@ -11,7 +11,8 @@ import (
 // lineTable is what the line number program of a unit makes.
 type lineTable struct {
 	rows []row
-	seqs []sequence // ascending by start
+	seqs []sequence // ascending by start; nil if they are joined
+	cuts cuts       // of the rows, if they are
 	// Of the header:
 	version uint16
 	dirs    []value
@@ -38,32 +39,95 @@ type fileEntry struct {
 
 // at is the row for an address.
 func (t *lineTable) at(addr uint64) (row, bool) {
-	n, _ := slices.BinarySearchFunc(t.seqs, addr, func(s sequence, addr uint64) int {
-		if s.start <= addr {
-			return -1
+	if t.seqs != nil {
+		return t.search(addr)
+	}
+	lo, hi := t.cuts.around(addr)
+	for lo < hi {
+		mid := (lo + hi) >> 1
+		if t.rows[mid].addr <= addr {
+			lo = mid + 1
+		} else {
+			hi = mid
 		}
-		return 1
-	})
-	for i := n - 1; i >= 0 && i >= n-maxOverlap; i-- {
+	}
+	if lo == 0 || t.rows[lo-1].file == gap {
+		return row{}, false
+	}
+	return t.rows[lo-1], true
+}
+
+// search is at for sequences that overlap, which compilers do not make.
+func (t *lineTable) search(addr uint64) (row, bool) {
+	n := lastAt(t.seqs, addr, func(s *sequence) uint64 { return s.start })
+	for i := n; i >= 0 && i > n-maxOverlap; i-- {
 		s := &t.seqs[i]
-		if addr >= s.end {
-			continue
-		}
 		rows := t.rows[s.first : s.first+s.n]
-		lo, hi := 0, len(rows)
-		for lo < hi {
-			mid := int(uint(lo+hi) >> 1)
-			if rows[mid].addr <= addr {
-				lo = mid + 1
-			} else {
-				hi = mid
-			}
-		}
-		if lo > 0 {
-			return rows[lo-1], true
+		if k := lastAt(rows, addr, func(r *row) uint64 { return r.addr }); k >= 0 && addr < s.end {
+			return rows[k], true
 		}
 	}
 	return row{}, false
+}
+
+// lastAt is the last element that begins at or before an address, -1 for none.
+func lastAt[T any](list []T, addr uint64, start func(*T) uint64) int {
+	lo, hi := 0, len(list)
+	for lo < hi {
+		mid := int(uint(lo+hi) >> 1)
+		if start(&list[mid]) <= addr {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	return lo - 1
+}
+
+// spans are the addresses that have a line.
+func (t *lineTable) spans() []span {
+	var list []span
+	for _, s := range t.seqs {
+		list = append(list, span{start: s.start, end: s.end})
+	}
+	for i := range t.rows {
+		if t.seqs == nil && t.rows[i].file != gap && i+1 < len(t.rows) {
+			if n := len(list) - 1; n >= 0 && list[n].end == t.rows[i].addr {
+				list[n].end = t.rows[i+1].addr
+			} else {
+				list = append(list, span{start: t.rows[i].addr, end: t.rows[i+1].addr})
+			}
+		}
+	}
+	return list
+}
+
+// gap is the file of a row where there is no line.
+const gap = math.MaxUint32
+
+// join puts the rows of all sequences in the order of their addresses, with a
+// gap behind each sequence that the next does not adjoin. Sequences that overlap
+// stay as they are.
+func (t *lineTable) join(room []row) []row {
+	n := 0
+	for i, s := range t.seqs {
+		rows := t.rows[s.first : s.first+s.n]
+		if i > 0 && s.start < t.seqs[i-1].end || !slices.IsSortedFunc(rows, func(a, b row) int { return cmp.Compare(a.addr, b.addr) }) ||
+			rows[len(rows)-1].addr >= s.end {
+			return room
+		}
+		n += len(rows) + 1
+	}
+	room = slices.Grow(room[:0], n)
+	for i, s := range t.seqs {
+		room = append(room, t.rows[s.first:s.first+s.n]...)
+		if i+1 == len(t.seqs) || t.seqs[i+1].start != s.end {
+			room = append(room, row{s.end, gap, 0})
+		}
+	}
+	t.rows, t.seqs = slices.Clone(room), nil
+	t.cuts = newCuts(len(t.rows), func(i int) uint64 { return t.rows[i].addr })
+	return room
 }
 
 // lineHeader is what the program needs of its header.
@@ -100,7 +164,11 @@ func (t *lineTable) read(u *unit) {
 	if h.program.bad {
 		d.broken("line", h.programAt)
 	}
-	slices.SortStableFunc(t.seqs, func(a, b sequence) int { return cmp.Compare(a.start, b.start) })
+	byStart := func(a, b sequence) int { return cmp.Compare(a.start, b.start) }
+	if !slices.IsSortedFunc(t.seqs, byStart) {
+		slices.SortStableFunc(t.seqs, byStart)
+	}
+	d.room.joined = t.join(d.room.joined)
 }
 
 // header reads the header of a line number program, nil if it is malformed.

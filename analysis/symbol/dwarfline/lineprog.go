@@ -5,6 +5,7 @@ package dwarfline
 import (
 	"cmp"
 	"math"
+	"slices"
 )
 
 // lineMachine is the machine of line number programs.
@@ -29,9 +30,7 @@ func (m *lineMachine) reset() {
 func (m *lineMachine) run() {
 	m.reset()
 	r, h := m.h.program, m.h
-	if m.t.rows == nil {
-		m.t.rows = make([]row, 0, min((h.end-h.programAt)/4, 1<<16))
-	}
+	m.t.rows = m.d.room.rows[:0]
 	for r.off < uint64(len(r.b)) && m.d.rows < maxRows {
 		op := r.b[r.off]
 		r.off++
@@ -50,7 +49,8 @@ func (m *lineMachine) run() {
 	if m.d.rows >= maxRows {
 		m.d.err = cmp.Or(m.d.err, ErrTooMuch)
 	}
-	m.t.rows = m.t.rows[:m.first] // a sequence without end
+	m.d.room.rows = m.t.rows
+	m.t.rows = slices.Clone(m.t.rows[:m.first]) // less a sequence without end
 }
 
 // advance moves by a number of operations.
@@ -67,7 +67,7 @@ func (m *lineMachine) advance(ops uint64) {
 // emit adds a row. Of several rows at one address the last counts; a row that
 // says the same as the one before is not needed.
 func (m *lineMachine) emit() {
-	x := row{m.addr, uint32(min(m.file, math.MaxUint32)), clampLine(m.line)}
+	x := row{m.addr, uint32(min(m.file, gap-1)), clampLine(m.line)}
 	rows := m.t.rows
 	if n := len(rows) - 1; n >= m.first {
 		last := &rows[n]

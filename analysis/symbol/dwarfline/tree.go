@@ -15,6 +15,7 @@ type tree struct {
 	// begins at or before it.
 	starts []uint64
 	inner  []int32
+	cuts   cuts
 }
 
 // function is a function or a call inlined into one.
@@ -34,11 +35,10 @@ type span struct {
 
 // at is the innermost function at an address, -1 if there is none.
 func (t *tree) at(addr uint64) int32 {
-	starts := t.starts
-	lo, hi := 0, len(starts)
+	lo, hi := t.cuts.around(addr)
 	for lo < hi {
-		mid := int(uint(lo+hi) >> 1)
-		if starts[mid] <= addr {
+		mid := (lo + hi) >> 1
+		if t.starts[mid] <= addr {
 			lo = mid + 1
 		} else {
 			hi = mid
@@ -56,15 +56,17 @@ type treeReader struct {
 	t     *tree
 	r     *buf
 	spans []span
-	// groups are where the spans of each outermost function begin.
-	groups []int
+	// groups are the spans of each outermost function.
+	groups []group
 	around []int32 // the function around the DIEs of each depth
 	die    uint64  // where the current one begins
 }
 
 // read reads the functions of a unit.
 func (t *tree) read(u *unit) {
-	w := &treeReader{u: u, t: t, r: u.file.reader(u.file.src.Info[:u.end])}
+	room := &u.file.d.room
+	w := &treeReader{u: u, t: t, r: u.file.reader(u.file.src.Info[:u.end]), spans: room.spans[:0], groups: room.groups[:0]}
+	t.funcs = room.funcs[:0]
 	w.r.seek(u.dies)
 	w.walk(u.file.abbrevsAt(u.abbrevAt, u.enc))
 	u.file.d.spend(u.end - u.dies)
@@ -72,6 +74,10 @@ func (t *tree) read(u *unit) {
 		u.file.d.broken("info", u.dies)
 	}
 	w.flatten()
+	room.spans, room.groups, room.funcs = w.spans, w.groups, t.funcs
+	room.starts, room.inner = t.starts, t.inner
+	t.funcs, t.starts, t.inner = slices.Clone(t.funcs), slices.Clone(t.starts), slices.Clone(t.inner)
+	t.cuts = newCuts(len(t.starts), func(i int) uint64 { return t.starts[i] })
 }
 
 func (w *treeReader) walk(table *abbrevs) {
@@ -169,7 +175,7 @@ func (w *treeReader) function(ab *abbrev, around int32) int32 {
 	fn := int32(len(w.t.funcs))
 	w.t.funcs = append(w.t.funcs, f)
 	if around < 0 {
-		w.groups = append(w.groups, len(w.spans))
+		w.groups = append(w.groups, group{first: len(w.spans)})
 	}
 	u.eachRange(low, high, list, func(start, end uint64) {
 		if len(w.spans) < maxRanges {
@@ -179,37 +185,42 @@ func (w *treeReader) function(ab *abbrev, around int32) int32 {
 	return fn
 }
 
+// group is the spans of a function and of all that is in it.
+type group struct {
+	first, last int
+	start, end  uint64
+}
+
 // flatten turns the spans, which lie in each other, into segments that do not.
 func (w *treeReader) flatten() {
-	type group struct {
-		first, last int
-		start, end  uint64
-	}
-	groups := make([]group, 0, len(w.groups))
-	for i, first := range w.groups {
-		last := len(w.spans)
+	groups := w.groups[:0]
+	for i := range w.groups {
+		g := group{first: w.groups[i].first, last: len(w.spans)}
 		if i+1 < len(w.groups) {
-			last = w.groups[i+1]
+			g.last = w.groups[i+1].first
 		}
-		if first == last {
+		if g.first == g.last {
 			continue
 		}
-		spans := w.spans[first:last]
+		spans := w.spans[g.first:g.last]
 		sortSpans(spans)
-		g := group{first, last, spans[0].start, 0}
+		g.start = spans[0].start
 		for _, s := range spans {
 			g.end = max(g.end, s.end)
 		}
 		groups = append(groups, g)
 	}
-	slices.SortStableFunc(groups, func(a, b group) int { return cmp.Compare(a.start, b.start) })
+	byStart := func(a, b group) int { return cmp.Compare(a.start, b.start) }
+	if !slices.IsSortedFunc(groups, byStart) {
+		slices.SortStableFunc(groups, byStart)
+	}
 	overlap := false
 	for i := range groups {
 		overlap = overlap || i > 0 && groups[i-1].end > groups[i].start
 	}
-	s := sweep{t: w.t}
-	w.t.starts = make([]uint64, 0, 2*len(w.spans))
-	w.t.inner = make([]int32, 0, 2*len(w.spans))
+	room := &w.u.file.d.room
+	s := sweep{t: w.t, open: room.open[:0]}
+	w.t.starts, w.t.inner = room.starts[:0], room.inner[:0]
 	if overlap {
 		sortSpans(w.spans)
 		s.add(w.spans)
@@ -219,6 +230,7 @@ func (w *treeReader) flatten() {
 		}
 	}
 	s.close(math.MaxUint64)
+	room.open = s.open
 }
 
 // sortSpans sorts by start; of spans that begin together, what is further in is

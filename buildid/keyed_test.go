@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package buildid
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+func TestDerived(t *testing.T) {
+	dir := t.TempDir()
+	s, err := OpenStore(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	key, content := [32]byte{1, 2, 3}, bytes.Repeat([]byte("tables "), 1000)
+	if _, err := s.Derived(key); !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	if err := s.KeepDerived(key, content); !errors.Is(err, fs.ErrNotExist) {
+		t.Fatalf("it begins a store: %v", err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, linkDir), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	id := hashedID(contentMark, key)
+	file := filepath.Join(dir, linkOf(id), derivedName)
+	damage := map[string]func([]byte) []byte{
+		"none":          func(b []byte) []byte { return b },
+		"a bit":         func(b []byte) []byte { b[len(b)/2] ^= 1; return b },
+		"truncated":     func(b []byte) []byte { return b[:len(b)-1] },
+		"longer":        func(b []byte) []byte { return append(b, 0) },
+		"other version": func(b []byte) []byte { b[len(derivedMark)-1]++; return b },
+		"empty":         func([]byte) []byte { return nil },
+	}
+	for name, f := range damage {
+		if err := s.KeepDerived(key, content); err != nil {
+			t.Fatal(err)
+		}
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, f(b), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, err := s.Derived(key)
+		if name == "none" {
+			if err != nil || !bytes.Equal(got, content) {
+				t.Errorf("%d bytes, %v", len(got), err)
+			}
+			continue
+		}
+		if !errors.Is(err, fs.ErrNotExist) || got != nil {
+			t.Errorf("%s: %d bytes, %v", name, len(got), err)
+		}
+		if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: it was not dropped: %v", name, err)
+		}
+	}
+	if s.Dropped() != uint64(len(damage)-1) {
+		t.Errorf("%d dropped", s.Dropped())
+	}
+	// It is pruned as all is.
+	if err := s.KeepDerived(key, content); err != nil {
+		t.Fatal(err)
+	}
+	old := time.Now().Add(-48 * time.Hour)
+	if err := os.Chtimes(filepath.Dir(file), old, old); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Prune(Limits{MaxAge: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Derived(key); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("after pruning: %v", err)
+	}
+}
