@@ -36,8 +36,10 @@ type Binary struct {
 	prog      program
 
 	plts    []pltRange
+	fp      uint32            // the rule of the frame pointer, plus one
 	code    map[uint64][]byte // pages of it, where rules had to be guessed
-	guesses map[uint64]uint32
+	page    []byte            // the one that was used last
+	pageNum uint64
 }
 
 // pltRange is a section of stubs.
@@ -299,20 +301,25 @@ func (h *hdrTable) value(at int) uint64 {
 }
 
 // codePage is how much code is read at once.
-const codePage = 1 << 15
+const codePage = 1 << 18
 
 // codeBytes gives up to n bytes of code at an address, fewer or none at the
 // end of what can be read.
 func (b *Binary) codeBytes(addr uint64, n int) []byte {
-	page := addr / codePage
-	code, ok := b.code[page]
-	if !ok {
-		code = b.readCode(page * codePage)
-		if b.code == nil {
-			b.code = make(map[uint64][]byte)
+	if num := addr / codePage; num != b.pageNum || b.page == nil {
+		code, ok := b.code[num]
+		if !ok {
+			if code = b.readCode(num * codePage); code == nil {
+				code = []byte{}
+			}
+			if b.code == nil {
+				b.code = make(map[uint64][]byte)
+			}
+			b.code[num] = code
 		}
-		b.code[page] = code
+		b.page, b.pageNum = code, num
 	}
+	code := b.page
 	off := addr % codePage
 	if off >= uint64(len(code)) {
 		return nil

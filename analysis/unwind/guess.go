@@ -7,36 +7,27 @@ import (
 	"encoding/binary"
 )
 
-// maxGuesses bounds the addresses without CFI that are remembered.
-const maxGuesses = 1 << 18
-
 // guess finds a rule for an address that has no CFI: from the code there if
 // the function has not set up its frame, or has given it up, and as it is
 // usual otherwise. exact says that the address is where the task was, not a
 // call.
 func (b *Binary) guess(addr uint64, exact bool) (uint32, bool) {
-	key := addr << 1
-	if exact {
-		key |= 1
-	}
-	if r, ok := b.guesses[key]; ok {
-		return r, true
-	}
-	if len(b.guesses) >= maxGuesses {
-		return 0, false
-	}
 	r, regs := b.guessed(addr, exact)
-	r.flags |= guessed
-	n, ok := b.intern(r, regs)
-	if ok {
-		if b.guesses == nil {
-			b.guesses = make(map[uint64]uint32)
-		}
-		b.guesses[key] = n
+	if regs != nil {
+		r.flags |= guessed
+		return b.intern(r, regs)
 	}
-	return n, ok
+	if b.fp == 0 {
+		n, ok := b.intern(framePointer(b.arch))
+		if !ok {
+			return 0, false
+		}
+		b.fp = n + 1
+	}
+	return b.fp - 1, true
 }
 
+// guessed is the rule that the code shows; without registers if it shows none.
 func (b *Binary) guessed(addr uint64, exact bool) (rule, []regRule) {
 	at := addr
 	if !exact {
@@ -47,9 +38,9 @@ func (b *Binary) guessed(addr uint64, exact bool) (rule, []regRule) {
 			return arm64SignalFrame()
 		}
 		if exact && b.arm64NoFrame(addr) {
-			return rule{cfaReg: arm64SP, ra: arm64LR, flags: raUnset}, nil
+			return rule{cfaReg: arm64SP, ra: arm64LR, flags: raUnset}, []regRule{}
 		}
-		return framePointer(b.arch)
+		return rule{}, nil
 	}
 	if code := b.codeBytes(at, 9); bytes.Equal(code, amd64Sigreturn) {
 		return amd64SignalFrame()
@@ -62,7 +53,7 @@ func (b *Binary) guessed(addr uint64, exact bool) (rule, []regRule) {
 			return pushed, []regRule{{reg: amd64RBP, kind: atOffset, arg: -16}, {reg: amd64RIP, kind: atOffset, arg: -8}}
 		}
 	}
-	return framePointer(b.arch)
+	return rule{}, nil
 }
 
 // framePointer is the rule of a function that keeps its frame in the frame

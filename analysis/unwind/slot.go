@@ -73,7 +73,7 @@ func (s *slot) fill(b *Binary, role *registers, key uint64, n uint32) {
 	if r.flags&(cfaIsExpr|needsOld) != 0 || r.cfaReg != role.sp && r.cfaReg != role.fp {
 		s.flags |= slotFull
 	}
-	if s.flags == 0 && r.flags&outermost == 0 {
+	if s.flags&^slotGuessed == 0 && r.flags&outermost == 0 {
 		s.simple(r, b.regs[r.first:r.first+uint32(r.n)], role)
 	}
 }

@@ -208,23 +208,21 @@ func (u *Unwinder) walk(dst []uint64, s *Stack, space Space) (_ []uint64, res Re
 		if len(dst)-first == MaxFrames {
 			return finish(dst, first, res, TooDeep)
 		}
-		if next, ok := u.fast(sl); ok {
-			pc = next
-			continue
-		}
-		if sl.flags&slotFull != 0 && u.stale {
-			return dst, res, false
-		}
 		guess := sl.flags&slotGuessed != 0
 		if guess && res.Exact < 0 {
 			res.Exact = len(dst) - first
 		}
-		b := u.area.bin
-		var done bool
-		if pc, end, done = u.step(b, &b.rules[sl.rule]); done {
-			return finish(dst, first, res, end)
+		next, done := u.fast(sl)
+		if !done {
+			if sl.flags&slotFull != 0 && u.stale {
+				return dst, res, false
+			}
+			b := u.area.bin
+			if next, end, done = u.step(b, &b.rules[sl.rule]); done {
+				return finish(dst, first, res, end)
+			}
 		}
-		if guess && !u.mapped(pc-1, space) {
+		if pc = next; guess && !u.mapped(pc-1, space) {
 			return finish(dst, first, res, NoCFI)
 		}
 	}
