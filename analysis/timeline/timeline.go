@@ -53,6 +53,7 @@ type Thread struct {
 	Serial uint32
 
 	own    []perf.NSLink // nil: those of the process
+	named  bool          // Comm was told, of it or of who made it
 	exited bool
 }
 
@@ -103,7 +104,8 @@ func New() *Timeline {
 		files:     make(map[File]*File),
 		cgroups:   make(map[uint64]string),
 	}
-	t.thread(0, 0).Comm = "swapper"
+	idle := t.thread(0, 0)
+	idle.Comm, idle.named = "swapper", true
 	return t
 }
 
@@ -232,7 +234,9 @@ func (t *Timeline) fork(r *perf.Fork, status bool) {
 	if parent == nil || parent == th {
 		return
 	}
-	th.Comm = parent.Comm
+	if parent.named {
+		th.Comm, th.named = parent.Comm, true
+	}
 	if th.Process == parent.Process {
 		th.own = parent.own
 	}
@@ -337,6 +341,7 @@ func (t *Timeline) forget(p *Process) {
 
 func (t *Timeline) comm(r *perf.Comm) {
 	th := t.Thread(r.PID, r.TID)
+	th.named = true
 	if th.Comm != r.Comm {
 		th.Comm = r.Comm
 		th.Serial = t.nextSerial()

@@ -75,6 +75,19 @@ func TestForkInherits(t *testing.T) {
 	}
 }
 
+// TestForkOfANamelessTask: the child is not called after its parent's number.
+func TestForkOfANamelessTask(t *testing.T) {
+	l := newLog()
+	l.do(mmap(1, 0x1000, 0x1000, "/a"), fork(2, 1, 2, 1), fork(3, 2, 3, 2))
+	if got := l.Thread(3, 3).Comm; got != ":3" {
+		t.Errorf("called %q, want :3", got)
+	}
+	l.do(comm(3, 3, "c"), fork(4, 3, 4, 3))
+	if got := l.Thread(4, 4).Comm; got != "c" {
+		t.Errorf("called %q, want c", got)
+	}
+}
+
 func TestThreadsShareTheirProcess(t *testing.T) {
 	l := newLog()
 	l.do(comm(1, 1, "app"), fork(1, 1, 5, 1), comm(1, 5, "worker"), mmap(1, 0x1000, 0x1000, "/app"))
