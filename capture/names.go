@@ -45,6 +45,9 @@ type names struct {
 	// began; last says that they will not be asked again. It may be nil.
 	view func(t *container.Table, asked time.Time, last bool)
 
+	// strangers is where the resolver looks; nil without one.
+	strangers *strangers
+
 	early   container.Table // what is known before anything was asked
 	counted int             // what count gave last
 }
@@ -54,6 +57,8 @@ func newNames(r *container.Resolver, defs container.Definitions) *names {
 	if r != nil {
 		r.RememberEnded()
 		n.table = r.Table()
+		n.strangers = newStrangers(n.table.Host)
+		r.Among(n.strangers.list)
 	}
 	n.table.Definitions = defs
 	n.early = container.Table{Host: n.table.Host, Definitions: defs}
@@ -151,6 +156,9 @@ func (n *names) wait() *container.Table {
 	ctx, cancel := context.WithTimeout(context.Background(), lastRefresh)
 	defer cancel()
 	n.refresh(ctx, true)
+	if n.resolver != nil {
+		n.resolver.Among(nil)
+	}
 	return n.table
 }
 

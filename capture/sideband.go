@@ -19,8 +19,10 @@ import (
 type sidebandWalker struct {
 	event *perf.Event
 	names *names
-	keep  *keeper
-	ids   *identifier
+	// strangers may be nil.
+	strangers *strangers
+	keep      *keeper
+	ids       *identifier
 	// lineage is there while the snapshot is taken.
 	lineage *lineage
 	// filter and followed learn about tasks; both may be nil.
@@ -47,10 +49,14 @@ const maxProcesses = 1 << 20
 const maxSpaces = 1 << 16
 
 func newSidebandWalker(ev *perf.Event, fsys procfs.FS, n *names, k *keeper) sidebandWalker {
-	return sidebandWalker{
+	w := sidebandWalker{
 		event: ev, names: n, keep: k, ids: newIdentifier(fsys),
 		mounts: make(map[int32]uint64), spaces: make(map[uint64]struct{}),
 	}
+	if n != nil {
+		w.strangers = n.strangers
+	}
+	return w
 }
 
 // Places in records of the kernel (enum perf_event_type of
@@ -61,7 +67,9 @@ const (
 	nsPIDAt, nsTIDAt, nsCountAt   = 8, 12, 16
 	nsLinksAt, nsLinkSize         = 24, 16
 	ksymbolNameAt, bpfEventEnd    = 24, 24
-	nsMntAt                       = nsLinksAt + perf.NSMnt*nsLinkSize + 8
+	nsMntAt                       = nsLinksAt + perf.NSMnt*nsLinkSize + 8 // the inode
+	nsPIDSpaceAt                  = nsLinksAt + perf.NSPID*nsLinkSize + 8
+	nsMin                         = max(nsMntAt, nsPIDSpaceAt) + 8
 )
 
 // namespacesOf learns from the NAMESPACES records in b. There is one for each
@@ -71,11 +79,12 @@ func (w *sidebandWalker) namespacesOf(_ *ring, b []byte) error {
 		if err != nil {
 			return fmt.Errorf("read ring: %w", err)
 		}
-		if len(raw) < nsMntAt+8 || perf.ParseHeader(raw, nativeOrder).Type != perf.RecordNamespaces {
+		if len(raw) < nsMin || perf.ParseHeader(raw, nativeOrder).Type != perf.RecordNamespaces {
 			continue
 		}
-		if n := nativeOrder.Uint64(raw[nsCountAt:]); n > perf.NSMnt {
-			w.namespaces(raw32(raw, nsPIDAt), raw32(raw, nsTIDAt), nativeOrder.Uint64(raw[nsMntAt:]))
+		pid, tid := raw32(raw, nsPIDAt), raw32(raw, nsTIDAt)
+		if n := nativeOrder.Uint64(raw[nsCountAt:]); n > max(perf.NSMnt, perf.NSPID) && pid == tid {
+			w.namespaces(pid, nativeOrder.Uint64(raw[nsMntAt:]), nativeOrder.Uint64(raw[nsPIDSpaceAt:]))
 		}
 	}
 	return nil
@@ -204,10 +213,9 @@ func (w *sidebandWalker) offer(key *binaryKey, at seen) *binary {
 	return w.keep.offer(key, at)
 }
 
-func (w *sidebandWalker) namespaces(pid, tid int32, mnt uint64) {
-	if pid != tid {
-		return
-	}
+// namespaces learns in which mount and pid namespace a process is.
+func (w *sidebandWalker) namespaces(pid int32, mnt, pidNS uint64) {
+	w.strangers.saw(pid, pidNS, mnt)
 	if _, known := w.mounts[pid]; !known && len(w.mounts) >= maxProcesses {
 		w.forgotten++
 		return
@@ -233,8 +241,8 @@ func (w *sidebandWalker) status(rec perf.Record) {
 			w.offer(&key, seen{int(rec.PID), mnt, rec.Addr, rec.Addr + rec.Len})
 		}
 	case *perf.Namespaces:
-		if len(rec.Links) > perf.NSMnt {
-			w.namespaces(rec.PID, rec.TID, rec.Links[perf.NSMnt].Ino)
+		if len(rec.Links) > max(perf.NSMnt, perf.NSPID) && rec.PID == rec.TID {
+			w.namespaces(rec.PID, rec.Links[perf.NSMnt].Ino, rec.Links[perf.NSPID].Ino)
 		}
 	}
 }
@@ -243,6 +251,7 @@ func (w *sidebandWalker) status(rec perf.Record) {
 func (w *sidebandWalker) round() {
 	for _, pid := range w.older {
 		delete(w.mounts, pid)
+		w.strangers.ended(pid)
 		w.reserve.forget(pid)
 	}
 	w.ended, w.older = w.older[:0], w.ended

@@ -88,10 +88,18 @@ type snapshotStats struct {
 
 // tasks tells of all tasks in the scope, until every process that was made
 // meanwhile has a known parent or is told of itself.
-func (t *teller) tasks(ctx context.Context, scope snapshot.Scope) error {
+func (t *teller) tasks(ctx context.Context, scope snapshot.Scope) (err error) {
 	r := t.r
 	r.side.lineage = new(lineage)
 	defer func() { r.side.lineage = nil }()
+	if s := r.names.strangers; s != nil {
+		all := scope.All && t.want == nil && !r.binaries.blind
+		defer func() {
+			// The one may be the first process, which some machines hide:
+			// it is the host itself.
+			s.finish(all && err == nil && r.snapshot.Denied <= 1 && r.snapshot.Unreadable == 0)
+		}()
+	}
 	sink := snapshot.Sink{Record: t.task, Want: t.want, Pause: t.pause}
 	stats := &r.snapshot
 	for stats.Passes = 1; ; stats.Passes++ {

@@ -40,6 +40,7 @@ type Resolver struct {
 	table   Table
 	alone   map[*Container]int // processes of containers without a cgroup
 	ended   bool               // RememberEnded
+	among   func(context.Context) ([]int, bool)
 }
 
 // Warning is something that could not be read; names may be missing.
@@ -250,6 +251,13 @@ func (r *Resolver) complete(in *Info) bool {
 // long as their runtime has not forgotten them and the table knows their
 // cgroup. It is for a recording: what ran a moment ago has samples.
 func (r *Resolver) RememberEnded() { r.ended = true }
+
+// Among has Refresh look for containers that no cgroup tells of among the
+// processes of a list, which has to have all that are in a pid and a mount
+// namespace other than the host's. list is called by each Refresh, after it
+// has asked the sources; where it is false, all processes are looked at. nil
+// is how it was before.
+func (r *Resolver) Among(list func(context.Context) (pids []int, ok bool)) { r.among = list }
 
 // remember completes an info by the cgroup that the runtime noted. Nothing can
 // be checked any more, so only root's word counts.

@@ -173,6 +173,28 @@ func TestResolverNamespaces(t *testing.T) {
 	if host := r.Table().ByCgroup(task.Cgroup); host == c {
 		t.Error("the host's cgroup became the container's")
 	}
+	for _, tt := range []struct {
+		name  string
+		pids  []int
+		ok    bool
+		finds bool
+	}{
+		{"the container's process", []int{os.Getpid(), pid}, true, true},
+		{"others", []int{os.Getpid()}, true, false},
+		{"a list that is not complete", nil, false, true},
+	} {
+		r, err := NewResolver(&ResolverOptions{Sources: []Source{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Among(func(context.Context) ([]int, bool) { return tt.pids, tt.ok })
+		for _, w := range r.Refresh(t.Context()) {
+			t.Errorf("%s: %v", tt.name, w)
+		}
+		if found := r.Table().ByNamespaces(task.Namespaces) != nil; found != tt.finds {
+			t.Errorf("among %s: found is %v", tt.name, found)
+		}
+	}
 }
 
 // waitReady starts a command that prints "ready" and waits for that; the

@@ -59,7 +59,7 @@ func (r *Resolver) findNSRoot() error {
 // scan looks at all processes for containers that no cgroup tells of: a pid
 // and a mount namespace that are not the host's.
 func (r *Resolver) scan(ctx context.Context) error {
-	pids, err := r.fs.PIDs()
+	pids, err := r.candidates(ctx)
 	if err != nil {
 		return err
 	}
@@ -78,6 +78,17 @@ func (r *Resolver) scan(ctx context.Context) error {
 		return fmt.Errorf("namespaces of %d of %d processes: %w", denied, len(pids), fs.ErrPermission)
 	}
 	return nil
+}
+
+// candidates are the processes to look at.
+func (r *Resolver) candidates(ctx context.Context) ([]int, error) {
+	if r.among != nil {
+		if pids, ok := r.among(ctx); ok {
+			slices.Sort(pids)
+			return pids, nil
+		}
+	}
+	return r.fs.PIDs()
 }
 
 // look adds the container that one process is in.

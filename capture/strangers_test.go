@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package capture
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/gantry-tools/gantry/container"
+)
+
+func TestStrangers(t *testing.T) {
+	var host container.Namespaces
+	host[container.PIDNS], host[container.MntNS] = 1, 2
+	s := newStrangers(host)
+	s.saw(10, 1, 2)
+	s.saw(11, 5, 2) // a pid namespace alone is no container
+	s.saw(12, 1, 6)
+	s.saw(13, 5, 6)
+	s.saw(14, 5, 6)
+	s.saw(15, 5, 6)
+	s.saw(15, 1, 2) // it went back
+	s.ended(14)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, ok := s.list(ended); ok {
+		t.Error("a list before the snapshot was taken")
+	}
+	s.finish(true)
+	if pids, ok := s.list(t.Context()); !ok || !slices.Equal(pids, []int{13}) {
+		t.Errorf("%v, %v, want 13", pids, ok)
+	}
+	var none *strangers
+	none.saw(1, 5, 6)
+	none.ended(1)
+}
+
+// What a snapshot did not tell of, or there was no room for, is not complete.
+func TestStrangersNotComplete(t *testing.T) {
+	s := newStrangers(container.Namespaces{})
+	s.finish(false)
+	if _, ok := s.list(t.Context()); ok {
+		t.Error("complete without a complete snapshot")
+	}
+	s = newStrangers(container.Namespaces{})
+	s.finish(true)
+	for pid := range int32(maxStrangers + 1) {
+		s.saw(pid, 5, 6)
+	}
+	if _, ok := s.list(t.Context()); ok || len(s.pids) != maxStrangers {
+		t.Errorf("complete with %d processes", len(s.pids))
+	}
+}
