@@ -196,7 +196,11 @@ func (r *Recorder) take(ring *ring) (a, b []byte, err error) {
 			return nil, nil, err
 		}
 	}
-	return a, b, r.scan.scan(a, b, &ring.tally)
+	if err := r.scan.scan(a, b, &ring.tally); err != nil || r.trim == nil {
+		return a, b, err
+	}
+	ring.trimmed, err = r.trim.trim(ring.trimmed[:0], a, b)
+	return ring.trimmed, nil, err
 }
 
 // drain moves what the rings of sideband hold into memory, where the records

@@ -86,6 +86,9 @@ type Options struct {
 
 	CallGraph CallGraph
 	StackSize int // bytes of DWARF, default DefaultStackSize
+	// TrimStacks leaves out what is empty of each dumped stack: all of it
+	// beyond the end of the task's stack. It costs a copy of each sample.
+	TrimStacks bool
 
 	// Duration ends the recording so long after its first event was enabled;
 	// 0 does not.

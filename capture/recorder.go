@@ -41,6 +41,7 @@ type Recorder struct {
 	poll     *sys.Poller
 	ready    []sys.Ready
 	scan     scanner
+	trim     *trimmer // nil: samples are written as they are
 	side     sidebandWalker
 	names    *names
 	binaries *keeper
@@ -334,6 +335,9 @@ func (r *Recorder) begin(out Output) error {
 	r.started = time.Now()
 	r.lastPass = r.started
 	r.scan = newScanner(r.set)
+	if r.opts.TrimStacks {
+		r.trim = newTrimmer(r.set)
+	}
 	r.names = newNames(r.opts.Resolver, r.opts.Definitions)
 	if r.sift.filter != nil {
 		r.names.view = r.view

@@ -26,11 +26,12 @@ type ring struct {
 	pending []byte
 	fresh   int
 	// a and b are the samples that the current pass reads, taken is their
-	// size; kept is room for those of them that are written.
-	a, b  []byte
-	taken int
-	kept  []byte
-	tally tally
+	// size; kept is room for those of them that are written, trimmed for what
+	// is left of dumped stacks.
+	a, b          []byte
+	taken         int
+	kept, trimmed []byte
+	tally         tally
 }
 
 // written frees what the pass has written.

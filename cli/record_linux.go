@@ -31,7 +31,7 @@ type recordFlags struct {
 	compress                    levelValue
 	duration                    timeValue
 	all, graph, quiet, verbose  bool
-	noBuildID, wait             bool
+	noBuildID, wait, trim       bool
 	definitions                 definitionFlags
 
 	notes []string // found while reading the flags
@@ -75,6 +75,7 @@ func (f *recordFlags) register(cmd *cobra.Command) {
 	fl.VarP(&f.period, "count", "c", "a sample every `N` events")
 	fl.BoolVarP(&f.graph, "stacks", "g", false, "record stacks by frame pointers")
 	fl.StringVar(&f.callGraph, "call-graph", "", "record stacks: `MODE` is fp or dwarf[,SIZE]")
+	fl.BoolVar(&f.trim, "trim-stacks", false, "with --call-graph dwarf: leave out what is empty of each stack")
 	fl.BoolVarP(&f.all, "all-cpus", "a", false, "the whole machine (the default)")
 	fl.StringVarP(&f.pids, "pid", "p", "", "these processes and the children they will have: `PIDS` by comma")
 	fl.StringVarP(&f.tids, "tid", "t", "", "these threads: `TIDS` by comma")

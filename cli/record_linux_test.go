@@ -41,6 +41,7 @@ func TestRecordCallGraph(t *testing.T) {
 		want capture.CallGraph
 		size int
 		bad  bool
+		trim bool
 	}{
 		{mode: "", want: capture.NoCallGraph},
 		{g: true, want: capture.FramePointers},
@@ -49,12 +50,15 @@ func TestRecordCallGraph(t *testing.T) {
 		{g: true, mode: "dwarf,16384", want: capture.DWARF, size: 16384},
 		{mode: "dwarf,70000", bad: true},
 		{mode: "dwarf,", bad: true},
+		{mode: "fp", trim: true, bad: true},
+		{trim: true, bad: true},
+		{mode: "dwarf", trim: true, want: capture.DWARF},
 		{mode: "fp,8192", bad: true},
 		{mode: "lbr", bad: true},
 	} {
 		o := new(capture.Options)
-		err := (&recordFlags{graph: tt.g, callGraph: tt.mode}).setCallGraph(o)
-		if (err != nil) != tt.bad || err == nil && (o.CallGraph != tt.want || o.StackSize != tt.size) {
+		err := (&recordFlags{graph: tt.g, callGraph: tt.mode, trim: tt.trim}).setCallGraph(o)
+		if (err != nil) != tt.bad || err == nil && (o.CallGraph != tt.want || o.StackSize != tt.size || o.TrimStacks != tt.trim) {
 			t.Errorf("-g=%v --call-graph %q: %v %d, %v", tt.g, tt.mode, o.CallGraph, o.StackSize, err)
 		}
 	}

@@ -97,6 +97,10 @@ func (f *recordFlags) setCallGraph(o *capture.Options) error {
 		o.CallGraph = capture.FramePointers
 	}
 	mode, size, sized := strings.Cut(f.callGraph, ",")
+	if f.trim && mode != "dwarf" {
+		return errors.New("--trim-stacks is for the stacks of --call-graph dwarf")
+	}
+	o.TrimStacks = f.trim
 	switch mode {
 	case "":
 		return nil
