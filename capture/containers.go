@@ -131,6 +131,7 @@ func (r *Recorder) endRound() ([]byte, error) {
 	f.Round(uint64(now))
 	settled := f.Refresh()
 	if f.Waiting() {
+		r.names.urgent.Store(true)
 		r.names.poke()
 	}
 	if !r.sift.holding() || !settled && !r.sift.overdue() {

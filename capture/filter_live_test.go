@@ -19,6 +19,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/gantry-tools/gantry/buildid"
 	"github.com/gantry-tools/gantry/container"
 	"github.com/gantry-tools/gantry/internal/linux/procfs"
 	"github.com/gantry-tools/gantry/internal/testutil"
@@ -240,13 +241,20 @@ func TestFilterContainer(t *testing.T) {
 				t.Errorf("perf has %d records of 2000 calls", n)
 			}
 			by := samplesBy(t, rec.path)
-			for event, want := range map[string]int{priority: 500, probe: 500} {
-				if got := by[event]; len(got) != 2 || got[a.pid] != want || got[entered.pid] != want {
-					t.Errorf("%s: %v, want %d of %d and of %d", event, got, want, a.pid, entered.pid)
+			foreign := 0
+			for event, got := range by {
+				if event != "cpu-clock" && (got[a.pid] != 500 || got[entered.pid] != 500) || got[a.pid] == 0 || got[entered.pid] == 0 {
+					t.Errorf("%s: %v, want 500 of %d and of %d, or some of a clock", event, got, a.pid, entered.pid)
 				}
+				if got[b.pid]+got[host.pid] != 0 {
+					t.Errorf("%s: %v, want none of %d and %d", event, got, b.pid, host.pid)
+				}
+				foreign += total2(got) - got[a.pid] - got[entered.pid]
 			}
-			if got := by["cpu-clock"]; len(got) != 2 || got[a.pid] == 0 || got[entered.pid] == 0 {
-				t.Errorf("cpu-clock: %v, want some of %d and of %d", got, a.pid, entered.pid)
+			// Containers of other tests may start meanwhile. On a machine so busy
+			// that nobody is asked for seconds, some of them is kept.
+			if len(by) != 3 || foreign > int(rec.res.Filtered.Undecided) {
+				t.Errorf("%d events; %v, filtered %+v", len(by), by, rec.res.Filtered)
 			}
 			checkFiltered(t, rec.res.Filtered, name)
 			compareWithPerf(t, rec)
@@ -310,16 +318,30 @@ func TestFilterBinaries(t *testing.T) {
 	_, other := server(t, "b", "other_hot")
 	o := Options{Store: t.TempDir(), Groups: groups(t, "cpu-clock")}
 	o.Target.Containers, o.Resolver = chosen(t, nil, a.ID)
-	rec := record(t, o)
+	record(t, o)
 	checkKept(t, o.Store, mine)
-	if rec.res.Binaries.Kept != 1 {
-		t.Errorf("%+v, want one kept and not %s", rec.res.Binaries, other)
+	s, err := buildid.OpenStore(o.Store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	f, err := os.Open(other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if id, err := buildid.FromFile(f, info.Size()); err != nil || s.Has(id) {
+		t.Errorf("the other's %s is kept, %v", other, err)
 	}
 }
 
 func checkFiltered(t *testing.T, f *Filtered, method string) {
 	t.Helper()
-	if f == nil || f.Method != method || f.Dropped == 0 || f.Undecided != 0 || (f.Kernel == 0) != (method == "recorder") {
+	if f == nil || f.Method != method || f.Dropped == 0 || (f.Kernel == 0) != (method == "recorder") {
 		t.Errorf("filtered: %+v", f)
 	}
 }
@@ -382,14 +404,13 @@ func TestFilterLaterContainer(t *testing.T) {
 				other.calls(t, 300)
 			})
 			by := samplesBy(t, rec.path)
-			if got := by[priority]; len(got) != 1 || got[mine.pid] != 300 {
-				t.Errorf("calls %v, want 300 of %d", got, mine.pid)
+			if by[priority][mine.pid] != 300 || by["cpu-clock"][mine.pid] == 0 {
+				t.Errorf("%v, want 300 calls of %d and some of its time", by, mine.pid)
 			}
-			if got := by["cpu-clock"]; got[mine.pid] == 0 || got[other.pid] != 0 {
-				t.Errorf("cpu-clock %v, want some of %d and none of %d", got, mine.pid, other.pid)
-			}
-			if rec.res.Filtered.Undecided != 0 {
-				t.Errorf("filtered: %+v", rec.res.Filtered)
+			// On a machine so busy that nobody is asked for seconds, a part of
+			// the other's is kept, and counted.
+			if n := by[priority][other.pid] + by["cpu-clock"][other.pid]; n > int(rec.res.Filtered.Undecided) {
+				t.Errorf("%v, want none of %d: %+v", by, other.pid, rec.res.Filtered)
 			}
 		})
 	}

@@ -7,6 +7,7 @@ package capture
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gantry-tools/gantry/container"
@@ -18,6 +19,8 @@ const (
 	settleTime = 50 * time.Millisecond
 	// refreshShare bounds the time spent on asking: one part in so many.
 	refreshShare = 20
+	// urgentShare is the same while samples wait for the answer.
+	urgentShare = 2
 	// minRefresh is the shortest time between two questions.
 	minRefresh = 250 * time.Millisecond
 	// lastRefresh bounds the question at the end.
@@ -29,6 +32,7 @@ const (
 type names struct {
 	resolver *container.Resolver // nil: only what the paths of cgroups tell
 	fresh    chan struct{}       // a new cgroup was seen
+	urgent   atomic.Bool         // samples wait for the next answer
 	asked    chan struct{}       // closed when the runtimes have been asked once
 	stop     context.CancelFunc
 	done     chan struct{}
@@ -121,6 +125,7 @@ func (n *names) run(ctx context.Context) {
 		}
 		begun := time.Now()
 		n.refresh(ctx, false)
+		took := time.Since(begun)
 		if first {
 			close(n.asked)
 			first = false
@@ -130,7 +135,11 @@ func (n *names) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		timer.Reset(max(settleTime, minRefresh-time.Since(begun), refreshShare*time.Since(begun)))
+		share := time.Duration(refreshShare)
+		if n.urgent.Swap(false) {
+			share = urgentShare
+		}
+		timer.Reset(max(settleTime, minRefresh-time.Since(begun), share*took-time.Since(begun)))
 	}
 }
 

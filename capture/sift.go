@@ -39,6 +39,8 @@ type sifter struct {
 	followed *follower
 	events   map[uint64]sifting // by the id of the event
 	follows  bool               // some of them follow tasks
+	lastID   uint64             // the event of the last sample, and how it is sifted
+	lastHow  sifting
 
 	reserve *reserve // of binaries; nil without a filter
 	held    []heldSample
@@ -116,7 +118,10 @@ func (s *sifter) keep(raw []byte) bool {
 	if perf.RecordType(nativeOrder.Uint32(raw)) != perf.RecordSample || len(raw) < sampleMin {
 		return true
 	}
-	how := s.events[nativeOrder.Uint64(raw[sampleIDAt:])]
+	if id := nativeOrder.Uint64(raw[sampleIDAt:]); id != s.lastID {
+		s.lastID, s.lastHow = id, s.events[id]
+	}
+	how := s.lastHow
 	tid := int32(nativeOrder.Uint32(raw[sampleTIDAt:]))
 	if how.follow {
 		return s.followed.has(tid)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -35,6 +36,7 @@ type Filter struct {
 	places     []place // by nsID
 	pending    int     // how many cgroups and identities are not settled
 	clocks     bool    // time namespaces count
+	slept      uint64  // how much CLOCK_BOOTTIME is ahead of CLOCK_MONOTONIC
 
 	// perfTree is the hierarchy of the cgroups of samples, nil if there is
 	// none, tree its mount point; prefix is what is in front of the paths in
@@ -73,9 +75,19 @@ type cgroup struct {
 // identity is one identity under the mask with the index mask.
 type identity struct {
 	state
+	key  kernel.Identity
 	mask int
 	seen time.Time
+	// empty: no task is left in it. died is when the last one left for the
+	// last time, by CLOCK_BOOTTIME: the kernel gives the numbers of namespaces
+	// that are gone to new ones, so that what is told of containers that
+	// started before does not count any more.
+	empty bool
+	died  uint64
 }
+
+// waiting: it is not settled what the identity satisfies, and it matters.
+func (i *identity) waiting() bool { return i.maybe != 0 && !i.empty }
 
 // place is what namespaces mean under the masks of the plan.
 type place struct {
@@ -90,6 +102,11 @@ type place struct {
 // caller closes it.
 func New(p *Plan, view *View, fsys procfs.FS) (*Filter, error) {
 	f := newFilter(p, view, fsys)
+	if boot, err := sys.ClockBoottime.Now(); err == nil {
+		if mono, err := sys.ClockMonotonic.Now(); err == nil {
+			f.slept = uint64(max(boot-mono, 0))
+		}
+	}
 	trees, err := fsys.CgroupTrees()
 	if err != nil {
 		return nil, fmt.Errorf("find cgroups: %w", err)
@@ -136,8 +153,8 @@ func (f *Filter) Refresh() bool {
 	for id, c := range f.cgroups {
 		f.setCgroup(id, c, v.cgroup(c.path, c.seen))
 	}
-	for id, i := range f.identities {
-		f.setIdentity(&id, i, v.identity(i.mask, &id, i.seen))
+	for _, i := range f.identities {
+		f.settleIdentity(i)
 	}
 	return f.pending < before
 }
@@ -153,7 +170,7 @@ func (f *Filter) Stats() Stats { return f.stats }
 func (f *Filter) Blind() { f.blind = true }
 
 func (f *Filter) setCgroup(id uint64, c *cgroup, s state) {
-	f.count(c.state, s)
+	f.pending += toInt(s.maybe != 0) - toInt(c.maybe != 0)
 	changed := c.state != s
 	c.state = s
 	if changed && f.cache != nil {
@@ -161,22 +178,27 @@ func (f *Filter) setCgroup(id uint64, c *cgroup, s state) {
 	}
 }
 
-func (f *Filter) setIdentity(id *kernel.Identity, i *identity, s state) {
-	f.count(i.state, s)
+// settleIdentity works out what an identity satisfies by now. One that is empty
+// stays open: who comes next may be another container.
+func (f *Filter) settleIdentity(i *identity) {
+	s := f.view.identity(i.mask, &i.key, i.seen, i.died)
+	if i.empty {
+		s.maybe = f.plan.lateUnder(i.mask) &^ s.rules
+	}
+	was := i.waiting()
 	changed := i.state != s
 	i.state = s
+	f.pending += toInt(i.waiting()) - toInt(was)
 	if changed && f.cache != nil {
-		f.cache.identity(id, i.mask, s)
+		f.cache.identity(&i.key, i.mask, s)
 	}
 }
 
-func (f *Filter) count(old, new state) {
-	if old.maybe != 0 {
-		f.pending--
+func toInt(b bool) int {
+	if b {
+		return 1
 	}
-	if new.maybe != 0 {
-		f.pending++
-	}
+	return 0
 }
 
 // Cgroup tells of a cgroup. status: it was found when the recording began.
@@ -204,10 +226,13 @@ func (f *Filter) Record(rec perf.Record) {
 		f.Cgroup(rec.ID, rec.Path, status)
 	case *perf.Fork:
 		f.tasks.fork(rec)
+		f.turn()
 	case *perf.Exit:
-		f.tasks.exit(rec.TID)
+		f.tasks.exit(rec.TID, rec.Time)
+		f.turn()
 	case *perf.Namespaces:
 		f.namespaces(rec, status)
+		f.turn()
 	case *perf.Comm:
 		// A task may come into another time namespace by execve.
 		if f.clocks && rec.Misc&perf.MiscCommExec != 0 {
@@ -232,6 +257,46 @@ func (f *Filter) namespaces(rec *perf.Namespaces, status bool) {
 		f.tasks.enterClock(rec.TID, time, f.timeNS(rec.TID))
 	}
 	f.place(f.at(rec.TID, time), status)
+}
+
+// turn looks at the identities that nobody is left in, or somebody again.
+func (f *Filter) turn() {
+	for _, t := range f.tasks.turns {
+		if f.clocks || int(t.ns) >= len(f.places) {
+			continue // which identity it is depends on more
+		}
+		for _, i := range f.places[t.ns].ids {
+			if f.plan.lateUnder(i.mask) == 0 {
+				continue
+			}
+			if empty := !f.lived(i); empty != i.empty {
+				f.turnIdentity(i, empty, t.time)
+			}
+		}
+	}
+	f.tasks.turns = f.tasks.turns[:0]
+}
+
+// lived reports whether a task is in an identity.
+func (f *Filter) lived(i *identity) bool {
+	for ns := range f.places {
+		if f.tasks.live[ns] > 0 && slices.Contains(f.places[ns].ids, i) {
+			return true
+		}
+	}
+	return false
+}
+
+func (f *Filter) turnIdentity(i *identity, empty bool, time uint64) {
+	was := i.waiting()
+	i.empty = empty
+	f.pending += toInt(i.waiting()) - toInt(was)
+	if empty {
+		i.died = time + f.slept
+	} else {
+		i.seen = f.now()
+	}
+	f.settleIdentity(i)
 }
 
 // at is the namespaces of a task at a time.
@@ -285,14 +350,14 @@ func (f *Filter) identity(m int, id *kernel.Identity, status bool) *identity {
 	if i != nil {
 		return i
 	}
-	i = &identity{mask: m}
+	i = &identity{key: *id, mask: m}
 	if _, known := f.view.known[*id]; !status || !known {
 		i.seen = f.now()
 	}
 	f.identities[*id] = i
-	i.state.maybe = ^kernel.Rules(0)
+	i.state.maybe = ^kernel.Rules(0) // so that a change is seen
 	f.pending++
-	f.setIdentity(id, i, f.view.identity(m, id, i.seen))
+	f.settleIdentity(i)
 	return i
 }
 

@@ -318,6 +318,53 @@ func TestNameless(t *testing.T) {
 	}
 }
 
+// The kernel gives the numbers of namespaces that are gone to new ones: what is
+// known of the container that had them does not count for the next.
+func TestNumbersUsedAgain(t *testing.T) {
+	pod := with(t, "net:20,ipc:20")
+	x := newFixture(t, twoContainers(t), "pod:web")
+	for _, c := range x.table.Cgroups() {
+		x.Cgroup(uint64(c.ID), c.Path, true)
+	}
+	if v, _ := x.task(1, pod, false); v != Keep {
+		t.Fatalf("verdict %d", v)
+	}
+	x.task(1, pod, false)
+	exit := func(tid int32) { x.Record(&perf.Exit{Task: perf.Task{PID: tid, TID: tid, Time: 1e9}}) }
+	exit(x.tid)
+	if v, _ := x.task(1, pod, false); v != Keep {
+		t.Errorf("one is left: verdict %d", v)
+	}
+	exit(x.tid)
+	exit(x.tid - 2)
+	if x.Waiting() {
+		t.Error("waiting for the name of nothing")
+	}
+	v, place := x.task(1, pod, false)
+	if v != Hold || !x.Waiting() {
+		t.Errorf("others with the same numbers: verdict %d", v)
+	}
+	x.ask(2*settleTime, false)
+	if v := x.Settle(place, false); v != Drop {
+		t.Errorf("others with the same numbers: verdict %d", v)
+	}
+	// Unless the name is that of a container that started since.
+	exit(x.tid)
+	_, place = x.task(1, pod, false)
+	x.table.Add(container.Container{ID: strings.Repeat("f", 64), Name: "web", PID: 9, StartTime: 2e9, Namespaces: pod})
+	x.ask(0, false)
+	if v := x.Settle(place, false); v != Keep {
+		t.Errorf("the next of the name: verdict %d", v)
+	}
+	// An identity that was written out is what it is.
+	x = newFixture(t, twoContainers(t), "pod:net:20,ipc:20")
+	x.task(1, pod, false)
+	exit(x.tid)
+	if v, _ := x.task(1, pod, true); v != Keep {
+		t.Errorf("verdict %d", v)
+	}
+}
+
 // Who is told apart by the text of its cgroup needs no runtime.
 func TestByTextOfPath(t *testing.T) {
 	x := newFixture(t, &container.Table{}, strings.Repeat("c", 12), "container:any")
@@ -432,7 +479,7 @@ func TestTasks(t *testing.T) {
 			t.Errorf("task %d at %d: %d, want %d", tt.tid, tt.time, got, tt.want)
 		}
 	}
-	tasks.exit(101)
+	tasks.exit(101, 60)
 	tasks.round(2e12)
 	if tasks.at(101, 99) != a {
 		t.Error("a task is forgotten in the round of its end")
@@ -445,7 +492,7 @@ func TestTasks(t *testing.T) {
 		t.Errorf("%d spans", n)
 	}
 	// The number is used again before the round is over.
-	tasks.exit(102)
+	tasks.exit(102, 70)
 	fork(102, 0, 3e12, 0)
 	for range 4 {
 		tasks.round(4e12)

@@ -26,6 +26,16 @@ type tasks struct {
 	ended, older []int32
 	moved        []int32 // those with more than one span
 	last         uint64  // time of the last round
+	// live is how many tasks are in namespaces, by nsID; turns are when nobody
+	// was left, or somebody came again.
+	live  []int
+	turns []turn
+}
+
+// turn is when the first task came into namespaces, or the last one left.
+type turn struct {
+	ns   nsID
+	time uint64
 }
 
 // task is one thread. A thread with the number of an earlier one goes on with
@@ -50,7 +60,7 @@ type clock struct {
 }
 
 func newTasks(host container.Namespaces) *tasks {
-	t := &tasks{byTID: make(map[int32]*task), known: make([]container.Namespaces, 1), ids: make(map[container.Namespaces]nsID)}
+	t := &tasks{byTID: make(map[int32]*task), known: make([]container.Namespaces, 1), ids: make(map[container.Namespaces]nsID), live: make([]int, 1)}
 	clock := host[container.TimeNS]
 	host[container.TimeNS] = 0
 	t.enter(0, 0, t.id(host)) // the idle task of each CPU
@@ -67,6 +77,7 @@ func (t *tasks) id(ns container.Namespaces) nsID {
 	if !ok {
 		id = nsID(len(t.known))
 		t.known = append(t.known, ns)
+		t.live = append(t.live, 0)
 		t.ids[ns] = id
 	}
 	return id
@@ -78,9 +89,26 @@ func (t *tasks) enter(tid int32, time uint64, ns nsID) {
 	k := t.byTID[tid]
 	if k == nil {
 		t.byTID[tid] = &task{spans: []span{{time, ns}}}
+		t.come(ns, time)
 		return
 	}
+	before, gone := k.spans[len(k.spans)-1].ns, k.gone
 	k.gone = false
+	k.insert(time, ns)
+	if len(k.spans) == 2 {
+		t.moved = append(t.moved, tid)
+	}
+	now := k.spans[len(k.spans)-1].ns
+	if !gone && now != before {
+		t.leave(before, time)
+	}
+	if gone || now != before {
+		t.come(now, time)
+	}
+}
+
+// insert adds a span in the order of time.
+func (k *task) insert(time uint64, ns nsID) {
 	i := len(k.spans)
 	for i > 0 && k.spans[i-1].time > time {
 		i--
@@ -90,12 +118,19 @@ func (t *tasks) enter(tid int32, time uint64, ns nsID) {
 		k.spans[i-1].ns = ns
 	case i > 0 && k.spans[i-1].ns == ns:
 	default:
-		k.spans = append(k.spans, span{})
-		copy(k.spans[i+1:], k.spans[i:])
-		k.spans[i] = span{time, ns}
-		if len(k.spans) == 2 {
-			t.moved = append(t.moved, tid)
-		}
+		k.spans = slices.Insert(k.spans, i, span{time, ns})
+	}
+}
+
+func (t *tasks) come(ns nsID, time uint64) {
+	if t.live[ns]++; t.live[ns] == 1 {
+		t.turns = append(t.turns, turn{ns, time})
+	}
+}
+
+func (t *tasks) leave(ns nsID, time uint64) {
+	if t.live[ns]--; t.live[ns] == 0 {
+		t.turns = append(t.turns, turn{ns, time})
 	}
 }
 
@@ -158,10 +193,11 @@ func (t *tasks) fork(r *perf.Fork) {
 }
 
 // exit notes the end of a task. Its last samples come behind this record.
-func (t *tasks) exit(tid int32) {
-	if k := t.byTID[tid]; k != nil {
+func (t *tasks) exit(tid int32, time uint64) {
+	if k := t.byTID[tid]; k != nil && !k.gone {
 		k.gone = true
 		t.ended = append(t.ended, tid)
+		t.leave(k.spans[len(k.spans)-1].ns, time)
 	}
 }
 

@@ -21,14 +21,27 @@ type View struct {
 	// final: nothing more will be asked.
 	final bool
 	own   map[string]ownCgroup
-	// identities are those of the chosen containers, known those of all, and
-	// whether one of them has a name.
-	identities map[kernel.Identity]kernel.Rules
-	known      map[kernel.Identity]bool
+	// identities are those of the chosen containers, known those of all.
+	identities map[kernel.Identity]told
+	known      map[kernel.Identity]told
 	cgroups    map[container.CgroupID]bool // known cgroups
 	// Chosen is how many containers were found by name.
 	Chosen int
 }
+
+// told is what is known of containers with one identity.
+type told struct {
+	rules kernel.Rules
+	named bool
+	start uint64 // of the one that started last, by CLOCK_BOOTTIME
+}
+
+// startSlack is how exact the start of a container is, in nanoseconds.
+const startSlack = 20e6
+
+// counts reports whether one of the containers started after the identity was
+// empty.
+func (t *told) counts(died uint64) bool { return died == 0 || t.start+startSlack >= died }
 
 // ownCgroup is the cgroup of a container or a unit.
 type ownCgroup struct {
@@ -42,7 +55,7 @@ type ownCgroup struct {
 func (p *Plan) View(t *container.Table, asked time.Time, final bool) *View {
 	v := &View{
 		plan: p, asked: asked, final: final, own: make(map[string]ownCgroup),
-		identities: make(map[kernel.Identity]kernel.Rules), known: make(map[kernel.Identity]bool),
+		identities: make(map[kernel.Identity]told), known: make(map[kernel.Identity]told),
 		cgroups: make(map[container.CgroupID]bool),
 	}
 	if !p.late() {
@@ -57,7 +70,9 @@ func (p *Plan) View(t *container.Table, asked time.Time, final bool) *View {
 		}
 		for i := range p.masks {
 			if id, ok := p.masks[i].identity(&c.Namespaces, &p.host); ok {
-				v.known[id] = v.known[id] || c.Name != ""
+				k := v.known[id]
+				k.named, k.start = k.named || c.Name != "", max(k.start, c.StartTime)
+				v.known[id] = k
 			}
 		}
 	}
@@ -94,7 +109,9 @@ func (v *View) choose(n *named, c *container.Container) {
 		return
 	}
 	if id, ok := v.plan.masks[n.mask].identity(&c.Namespaces, &v.plan.host); ok {
-		v.identities[id] |= n.rules
+		k := v.identities[id]
+		k.rules, k.start = k.rules|n.rules, max(k.start, c.StartTime)
+		v.identities[id] = k
 	}
 }
 
@@ -227,15 +244,17 @@ func (c *cond) holds(path string, in bool) bool {
 }
 
 // identity is what an identity satisfies under mask m, beside what all of the
-// mask do. seen is as for cgroup.
-func (v *View) identity(m int, id *kernel.Identity, seen time.Time) state {
-	s := state{rules: v.identities[*id]}
+// mask do. seen is as for cgroup; died is when it was empty last, 0 for never.
+func (v *View) identity(m int, id *kernel.Identity, seen time.Time, died uint64) (s state) {
+	if t := v.identities[*id]; t.counts(died) {
+		s.rules = t.rules
+	}
 	for _, l := range v.plan.masks[m].listed {
 		if l.means(id) {
 			s.rules |= l.rules
 		}
 	}
-	if !v.known[*id] && !v.settled(seen, false) {
+	if t := v.known[*id]; !(t.named && t.counts(died)) && !v.settled(seen, false) {
 		s.maybe = v.plan.lateUnder(m) &^ s.rules
 	}
 	return s
