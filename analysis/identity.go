@@ -157,20 +157,16 @@ func (s *Session) findHost() {
 	}
 }
 
-// guessHost is done when it has seen a task of the host.
+// guessHost is done when it has seen a task of the host. perf, too, may not be
+// permitted to look at the first process, and then records zeros for it.
 func (s *Session) guessHost() (host container.Namespaces, done bool) {
 	for _, pid := range []int32{1, 2} {
-		if p := s.Timeline.Process(pid); p != nil && len(p.Namespaces) > 0 {
-			host, done = namespaces(p.Namespaces), true
-			break
+		if p := s.Timeline.Process(pid); p != nil {
+			host = host.Or(namespaces(p.Namespaces))
 		}
 	}
-	for n, ino := range firstNamespaces() {
-		if host[n] == 0 {
-			host[n] = ino
-		}
-	}
-	return host, done
+	done = host != container.Namespaces{}
+	return host.Or(firstNamespaces()), done
 }
 
 func namespaces(links []perf.NSLink) (ns container.Namespaces) {

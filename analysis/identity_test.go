@@ -253,6 +253,8 @@ func TestHostOfPerf(t *testing.T) {
 	}{
 		{"of all tasks", []perf.Record{links(1, init, 7)}, map[uint64][]string{
 			1: {"", "", ""}, 2: {"", "net:8", ""}, 3: {"pid:50,mnt:51", "net:8", "pid:50"}, 4: {"", "", ""}}},
+		{"where nobody may look at process 1", []perf.Record{&perf.Namespaces{PID: 1, TID: 1, Links: make([]perf.NSLink, 7)}, links(2, init, 7)},
+			map[uint64][]string{1: {"", "", ""}, 2: {"", "net:8", ""}, 3: {"pid:50,mnt:51", "net:8", "pid:50"}, 4: {"", "", ""}}},
 		{"with the kernel's threads", []perf.Record{links(2, init, 7)}, map[uint64][]string{
 			1: {"", "", ""}, 2: {"", "net:8", ""}, 3: {"pid:50,mnt:51", "net:8", "pid:50"}, 4: {"", "", ""}}},
 		// The kernel numbers its first namespaces the same everywhere, but for

@@ -87,7 +87,7 @@ var six = []string{"uts", "ipc", "mnt", "pid", "net", "cgroup"}
 // TestDefinitionsSplitARecording: one recording of four workloads, split by five
 // definitions at once.
 func TestDefinitionsSplitARecording(t *testing.T) {
-	testutil.Require(t, testutil.Root, testutil.PerfEvents, testutil.CgroupV2, testutil.Tool("runc", "gcc"))
+	testutil.Require(t, testutil.Root, testutil.PerfEvents, testutil.CgroupV2, testutil.Tool("runc", "gcc", "perf"))
 	testutil.CheckLeaks(t)
 	w := startWorkloads(t)
 	dir := t.TempDir()
@@ -114,6 +114,32 @@ func TestDefinitionsSplitARecording(t *testing.T) {
 		t.Error(diff)
 	}
 	w.checkSelectors(t, file, store)
+	w.checkPerf(t)
+}
+
+// checkPerf splits a recording of perf, which knows no names and does not say
+// which namespaces are the host's.
+func (w *workloads) checkPerf(t *testing.T) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "perf.data")
+	cmd := func() *exec.Cmd {
+		return exec.Command("perf", "record", "-q", "-a", "--namespaces", "--all-cgroups", "-e", "cpu-clock", "-F", "1000", "-o", file, "--", "sleep", "2")
+	}
+	if _, stderr, err := testutil.RunPerf(t, cmd); err != nil {
+		t.Fatalf("%v\n%s", err, stderr)
+	}
+	pod := identity(t, w.a, "net", "ipc")
+	got := splits(t, file, t.TempDir(), []string{"container", "pod", "six", "mine"},
+		"--define", "six="+strings.Join(six, ","), "--define", "mine=pid;cgroup="+w.a.CgroupPath+";cgroup="+w.edge.CgroupPath)
+	want := map[string][]string{
+		hostFn: {"[host]", "[host]", "[host]", "[host]"},
+		aFn:    {identity(t, w.a, "pid", "mnt"), pod, identity(t, w.a, six...), identity(t, w.a, "pid") + ",cgroup:" + w.a.CgroupPath},
+		bFn:    {identity(t, w.b, "pid", "mnt"), pod, identity(t, w.b, six...), "[host]"},
+		edgeFn: {identity(t, w.edge, "pid", "mnt"), "[host]", "[host]", identity(t, w.edge, "pid") + ",cgroup:" + w.edge.CgroupPath},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("recording of perf: %s", diff)
+	}
 }
 
 // checkSelectors selects by the numbers of namespaces.

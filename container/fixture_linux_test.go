@@ -138,3 +138,30 @@ func FuzzState(f *testing.F) {
 		}
 	})
 }
+
+// TestHostNamespaces: where the first process's are closed, the kernel's threads
+// tell, and a process that only has their number does not.
+func TestHostNamespaces(t *testing.T) {
+	for _, kernel := range []bool{true, false} {
+		f := newFixture(t, "")
+		f.proc(2, 2, "0::/\n", 1000)
+		f.proc(3, 3, "0::/\n", 2000)
+		for _, n := range []string{"pid", "net"} {
+			if err := os.Remove(filepath.Join(f.root, "proc/1/ns", n)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.Symlink("3", filepath.Join(f.root, "proc/self")); err != nil {
+			t.Fatal(err)
+		}
+		want, flags := uint64(2000), 0
+		if kernel {
+			want, flags = 1000, 0x200000
+		}
+		write(t, f.root+"/proc/2/stat", fmt.Sprintf("2 (kthreadd) S 0 0 0 0 -1 %d 0 0 0 0 0 0 0 0 20 0 1 0 200 0", flags))
+		r, err := NewResolver(&ResolverOptions{Root: f.root, Sources: []Source{}})
+		if err != nil || r.Table().Host[NetNS] != 100+want {
+			t.Errorf("kernel's %v: %v, %v", kernel, r.Table().Host, err)
+		}
+	}
+}

@@ -73,6 +73,16 @@ func (ns Namespaces) Only(s NamespaceSet) Namespaces {
 	return ns
 }
 
+// Or is ns with the unknown kinds taken from o.
+func (ns Namespaces) Or(o Namespaces) Namespaces {
+	for n, ino := range o {
+		if ns[n] == 0 {
+			ns[n] = ino
+		}
+	}
+	return ns
+}
+
 // Differ reports whether every namespace of the set is known in both and
 // differs.
 func (ns *Namespaces) Differ(host *Namespaces, s NamespaceSet) bool {

@@ -82,10 +82,15 @@ func NewResolver(o *ResolverOptions) (*Resolver, error) {
 	return r, err
 }
 
-// host is the namespaces of the first process, or of this one if those are
-// not readable.
+// host is the namespaces of the first process; of the kernel's threads, if those
+// are not readable, which some machines refuse even root; or of this process.
 func (r *Resolver) host() (Namespaces, error) {
 	ns, err := readNamespaces(r.fs.Proc(1))
+	if err != nil {
+		if st, e := r.fs.Proc(2).Stat(); e == nil && st.KernelThread() {
+			ns, err = readNamespaces(r.fs.Proc(2))
+		}
+	}
 	if err != nil {
 		ns, err = readNamespaces(r.fs.Self())
 	}
