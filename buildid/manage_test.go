@@ -308,6 +308,42 @@ func TestVerify(t *testing.T) {
 	}
 }
 
+// TestCompressedModule: perf keeps a kernel module compressed, as it found it.
+// It is not found, and it is not dropped.
+func TestCompressedModule(t *testing.T) {
+	s, dir := newStore(t)
+	id := ID{raw: "\x01\x02\x03"}
+	addFile(t, s, dir, "/lib/modules/6.1/nf_nat.ko.xz", id, 0, 0)
+	name := filepath.Join(dir, linkOf(id), "elf")
+	if err := os.WriteFile(name, []byte("\xfd7zXZ\x00..."), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := s.Lookup(id); !errors.Is(err, ErrNotELF) {
+		t.Errorf("looked up: %v", err)
+	}
+	if _, bad := s.Verify(mustList(t, s), true); len(bad) != 0 {
+		t.Errorf("verified: %v", bad)
+	}
+	if _, err := os.Stat(name); err != nil || s.Dropped() != 0 {
+		t.Errorf("%v, %d dropped", err, s.Dropped())
+	}
+}
+
+// TestAddDebugKinds: symbols must say whose they are.
+func TestAddDebugKinds(t *testing.T) {
+	s, dir := newStore(t)
+	for _, file := range [][]byte{notesELF("symbols", gnuNote(testID)), notesELF("symbols", goNote(goText))} {
+		id, err := s.AddDebug(bytes.NewReader(file), Source{})
+		if err != nil || !s.hasDebug(id) || s.Has(id) {
+			t.Errorf("%v: %v", id, err)
+		}
+	}
+	if id, err := s.AddDebug(bytes.NewReader(notesELF("symbols")), Source{}); !errors.Is(err, ErrNoID) || !id.IsZero() {
+		t.Errorf("without an id: %v, %v", id, err)
+	}
+	noLeftovers(t, dir)
+}
+
 func TestAddLimit(t *testing.T) {
 	s, dir := newStore(t)
 	id := ID{raw: "\x01\x02"}

@@ -136,8 +136,14 @@ func (s *Store) add(r io.Reader, src Source, name string, has func(ID) bool) (ID
 	}
 	defer temp.close(s) // removes what was not put in place
 	id, err := s.checkFile(temp.name, src.Want)
-	if err != nil || has(id) {
-		return id, err
+	if err == nil && name == debugName && id.Kind() == KindContent {
+		err = fmt.Errorf("which binary they are of is not known: %w", ErrNoID)
+	}
+	if err != nil {
+		return ID{}, err
+	}
+	if has(id) {
+		return id, nil
 	}
 	return id, s.place(temp.name, id, src.Path, name)
 }
