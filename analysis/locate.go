@@ -165,6 +165,9 @@ func (s *Session) ref(f *timeline.File) symbol.Ref {
 	ref := symbol.Ref{Path: f.Path, Inode: f.Ino, MountNS: s.mountNS(f), PID: f.PID}
 	if id, err := buildid.New([]byte(f.BuildID)); err == nil {
 		ref.BuildID = id
+		if other, ok := s.files.Find(&buildid.Mapped{Path: f.Path, BuildID: id, MountNS: f.MountNS}); ok {
+			ref.BuildID = other // another file has the same build-id
+		}
 	} else if id, ok := s.ids.of(f.Path); ok && s.oneContent(f) {
 		ref.BuildID = id
 	} else if id, ok := s.files.Find(&buildid.Mapped{

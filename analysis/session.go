@@ -158,6 +158,9 @@ func (s *Session) readContainers() {
 		s.warnings = append(s.warnings, fmt.Sprintf("files without a build-id may have no names: %v", err))
 	}
 	s.files = beside.Files
+	for i := range s.files {
+		s.Timeline.ApartByNamespace(s.files[i].BuildID.Bytes())
+	}
 	for _, c := range s.Containers.Cgroups() {
 		table.AddCgroup(c.ID, c.Path)
 	}

@@ -87,8 +87,11 @@ func Identify(r io.ReaderAt, size int64) (ID, error) {
 // cannot be told. It reads no more than it takes.
 func Check(r io.ReaderAt, size int64, id ID) error {
 	identify := Identify
-	if id.Kind() == KindGNU {
+	switch id.Kind() {
+	case KindGNU:
 		identify = FromFile
+	case KindContent: // of a file with a build-id, too: another has the same
+		identify = hashContent
 	}
 	got, err := identify(r, size)
 	if err == nil && !id.Matches(got) {

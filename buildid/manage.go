@@ -170,7 +170,8 @@ func (s *Store) orphans(linked []Entry) ([]Entry, error) {
 }
 
 func isOurs(name string) bool {
-	return name == elfFileName || name == debugName || name == vdsoFileName || name == kallsymsName || name == unwindName
+	return name == elfFileName || name == debugName || name == vdsoFileName || name == kallsymsName ||
+		name == unwindName || name == codeName
 }
 
 func (s *Store) readDir(name string) ([]fs.DirEntry, error) {
@@ -281,7 +282,7 @@ func (s *Store) Verify(list []Entry, drop bool) (files int, bad []BadFile) {
 	for i := range list {
 		e := &list[i]
 		for _, name := range e.Files {
-			if name != elfFileName && name != debugName && name != vdsoFileName {
+			if name != elfFileName && name != debugName && name != vdsoFileName && name != codeName {
 				continue
 			}
 			files++

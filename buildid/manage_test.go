@@ -381,3 +381,41 @@ func TestReadOnlyStore(t *testing.T) {
 		t.Errorf("reading wrote a lock: %v", err)
 	}
 }
+
+// TestSameID: two files with one build-id. The second is told from the first,
+// and can be kept by its content.
+func TestSameID(t *testing.T) {
+	s, _ := newStore(t)
+	first, second := notesELF("first", gnuNote(testID)), notesELF("2cond", gnuNote(testID))
+	id, err := s.Add(bytes.NewReader(first), Source{Path: "/a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		file []byte
+		want bool
+	}{{first, true}, {second, false}, {first[:len(first)-1], false}} {
+		if same, err := s.Same(id, bytes.NewReader(tc.file), int64(len(tc.file))); same != tc.want || err != nil {
+			t.Errorf("%q: %v, %v", tc.file[len(tc.file)-5:], same, err)
+		}
+	}
+	if same, err := s.Same(id, bytes.NewReader(nil), int64(len(first))); same || err == nil {
+		t.Errorf("a file that was cut off: %v, %v", same, err)
+	}
+	other, err := s.Add(bytes.NewReader(second), Source{Path: "/a", Content: true})
+	if err != nil || other.Kind() != KindContent {
+		t.Fatal(other, err)
+	}
+	if got := mustLookup(t, s, other); !bytes.Equal(got, second) {
+		t.Error("the second file came back changed")
+	}
+	if got := mustLookup(t, s, id); !bytes.Equal(got, first) {
+		t.Error("the first file came back changed")
+	}
+	if _, err := s.Add(strings.NewReader("no file"), Source{Content: true}); !errors.Is(err, ErrNotELF) {
+		t.Errorf("no ELF file: %v", err)
+	}
+	if _, bad := s.Verify(mustList(t, s), true); len(bad) != 0 {
+		t.Error(bad)
+	}
+}

@@ -9,21 +9,24 @@ import (
 	"fmt"
 )
 
-// Mapped is a mapped file without a build-id, by what MMAP2 records say of it,
-// and the id that it was kept by.
+// Mapped is a mapped file that its build-id does not find, by what MMAP2 records
+// say of it, and the id that it was kept by.
 type Mapped struct {
-	ID    ID     `json:"id"`
-	Path  string `json:"path"`
-	Major uint32 `json:"major"`
-	Minor uint32 `json:"minor"`
-	Inode uint64 `json:"inode"`
+	ID   ID     `json:"id"`
+	Path string `json:"path"`
+	// BuildID is the file's, if it has one: another file has the same. Then
+	// records do not tell device and inode.
+	BuildID ID     `json:"build_id,omitzero"`
+	Major   uint32 `json:"major"`
+	Minor   uint32 `json:"minor"`
+	Inode   uint64 `json:"inode"`
 	// Gen is the generation of the inode, MountNS the mount namespace of who
 	// mapped it; 0 is not known.
 	Gen     uint64 `json:"gen,omitempty"`
 	MountNS uint64 `json:"mount_ns,omitempty"`
 }
 
-// MappedFiles are the files without a build-id of a recording.
+// MappedFiles are the files of a recording that build-ids do not find.
 type MappedFiles []Mapped
 
 // MaxMapped bounds the files in a recording.
@@ -59,7 +62,7 @@ func (l *MappedFiles) UnmarshalJSON(b []byte) error {
 func (l MappedFiles) Find(file *Mapped) (id ID, ok bool) {
 	for i := range l {
 		m := &l[i]
-		if m.Path != file.Path || m.Inode != file.Inode || m.Major != file.Major || m.Minor != file.Minor ||
+		if m.BuildID != file.BuildID || m.Path != file.Path || m.Inode != file.Inode || m.Major != file.Major || m.Minor != file.Minor ||
 			!same(m.Gen, file.Gen) || !same(m.MountNS, file.MountNS) {
 			continue
 		}

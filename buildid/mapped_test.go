@@ -17,6 +17,7 @@ func TestMappedFind(t *testing.T) {
 		{ID: a, Path: "/lib", Inode: 6, Gen: 3},
 		{ID: b, Path: "/lib", Inode: 6, Gen: 4},
 		{Path: "/none", Inode: 9},
+		{ID: a, Path: "/two", BuildID: ID{raw: "same"}, MountNS: 7},
 	}
 	for _, tc := range []struct {
 		file Mapped
@@ -31,6 +32,10 @@ func TestMappedFind(t *testing.T) {
 		{Mapped{Path: "/lib", Inode: 6, Gen: 3, MountNS: 7}, a},
 		{Mapped{Path: "/lib", Inode: 6}, ID{}}, // one took the place of the other
 		{Mapped{Path: "/none", Inode: 9}, ID{}},
+		{Mapped{Path: "/two", BuildID: ID{raw: "same"}, MountNS: 7}, a},
+		{Mapped{Path: "/two", BuildID: ID{raw: "same"}, MountNS: 8}, ID{}},
+		{Mapped{Path: "/two", BuildID: ID{raw: "other"}, MountNS: 7}, ID{}},
+		{Mapped{Path: "/two", MountNS: 7}, ID{}},
 	} {
 		if id, ok := list.Find(&tc.file); id != tc.want || ok != !tc.want.IsZero() {
 			t.Errorf("%+v: %v, %v, want %v", tc.file, id, ok, tc.want)

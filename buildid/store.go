@@ -3,6 +3,7 @@
 package buildid
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -93,6 +94,10 @@ type Source struct {
 	// Want is the build-id that the file must have. If it is zero, any will do.
 	Want ID
 
+	// Content: the file is kept by the hash of its content, although it may
+	// have a build-id. It is for one that has the build-id of another file.
+	Content bool
+
 	// Limit is the largest size in bytes; 0 is none.
 	Limit int64
 }
@@ -135,7 +140,7 @@ func (s *Store) add(r io.Reader, src Source, name string, has func(ID) bool) (ID
 		return ID{}, err
 	}
 	defer temp.close(s) // removes what was not put in place
-	id, err := s.checkFile(temp.name, src.Want)
+	id, err := s.checkFile(temp.name, src)
 	if err == nil && name == debugName && id.Kind() == KindContent {
 		err = fmt.Errorf("which binary they are of is not known: %w", ErrNoID)
 	}
@@ -184,6 +189,37 @@ func (s *Store) hasDebug(id ID) bool {
 	}
 	f.Close()
 	return true
+}
+
+// Same reports whether the file in r is, byte for byte, what the store has for
+// an id. It reads both. The error is that of Lookup or of reading.
+func (s *Store) Same(id ID, r io.ReaderAt, size int64) (bool, error) {
+	f, have, err := s.Lookup(id)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	if have != size {
+		return false, nil
+	}
+	const chunk = 128 << 10
+	a, b := make([]byte, chunk), make([]byte, chunk)
+	for off := int64(0); off < size; off += chunk {
+		n := min(chunk, size-off)
+		if _, err := f.ReadAt(a[:n], off); err != nil && !errors.Is(err, io.EOF) {
+			return false, err
+		}
+		if m, err := r.ReadAt(b[:n], off); int64(m) < n {
+			if err == nil || errors.Is(err, io.EOF) {
+				err = io.ErrUnexpectedEOF
+			}
+			return false, err
+		}
+		if !bytes.Equal(a[:n], b[:n]) {
+			return false, nil
+		}
+	}
+	return true, nil
 }
 
 // Lookup opens the ELF file with a build-id, which it reads again to be sure.
@@ -264,17 +300,22 @@ func (s *Store) openFile(name string) (*os.File, int64, error) {
 }
 
 // checkFile returns the id of a file, if it is the wanted one.
-func (s *Store) checkFile(name string, want ID) (ID, error) {
+func (s *Store) checkFile(name string, src Source) (ID, error) {
 	f, size, err := s.openFile(name)
 	if err != nil {
 		return ID{}, err
 	}
 	defer f.Close()
-	id := want
-	if want.IsZero() {
+	id := src.Want
+	switch {
+	case !id.IsZero():
+		err = Check(f, size, id)
+	case src.Content:
+		if _, _, err = newELF(f, size); err == nil {
+			id, err = hashContent(f, size)
+		}
+	default:
 		id, err = Identify(f, size)
-	} else {
-		err = Check(f, size, want)
 	}
 	if err != nil {
 		return ID{}, err

@@ -97,7 +97,8 @@ type keeper struct {
 	mu      sync.Mutex
 	wake    *sync.Cond
 	known   map[binaryKey]*binary
-	waiting []*binary
+	waiting []task
+	twins   twins
 	stop    bool
 	done    chan struct{}
 }
@@ -125,6 +126,10 @@ func (k *keeper) offer(key *binaryKey, at seen) *binary {
 		b.id, _ = buildid.New([]byte(key.id)) // no id is the zero ID
 		k.known[*key] = b
 	} else if b.err != errGone {
+		if k.suspect(b, at.mnt) && len(k.waiting) < maxWaiting {
+			k.waiting = append(k.waiting, task{b, at, true})
+			k.wake.Signal()
+		}
 		return b
 	}
 	if len(k.waiting) >= maxWaiting {
@@ -133,7 +138,7 @@ func (k *keeper) offer(key *binaryKey, at seen) *binary {
 	}
 	b.err = nil
 	b.seen = at
-	k.waiting = append(k.waiting, b)
+	k.waiting = append(k.waiting, task{b, at, false})
 	k.wake.Signal()
 	return b
 }
@@ -143,10 +148,15 @@ func (k *keeper) start() {
 	go func() {
 		defer close(k.done)
 		for {
-			b := k.next()
-			if b == nil {
+			t := k.next()
+			if t.b == nil {
 				return
 			}
+			if t.twin {
+				k.compare(t.b, t.at)
+				continue
+			}
+			b := t.b
 			f := k.keep(b)
 			k.mu.Lock()
 			b.fate = f
@@ -156,20 +166,22 @@ func (k *keeper) start() {
 	}()
 }
 
-// next is the next binary to copy; nil when all is done and wait was called.
-func (k *keeper) next() *binary {
+// next is what to do next; nothing when all is done and wait was called.
+func (k *keeper) next() task {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for len(k.waiting) == 0 && !k.stop {
 		k.wake.Wait()
 	}
 	if len(k.waiting) == 0 {
-		return nil
+		return task{}
 	}
-	b := k.waiting[0]
+	t := k.waiting[0]
 	k.waiting = k.waiting[1:]
-	b.err = errSlow
-	return b
+	if !t.twin {
+		t.b.err = errSlow
+	}
+	return t
 }
 
 // wait lets what waits be copied, but not for ever: a file of a container may
@@ -183,8 +195,10 @@ func (k *keeper) wait() {
 	case <-k.done:
 	case <-time.After(keepTimeout):
 		k.mu.Lock()
-		for _, b := range k.waiting {
-			b.err = errSlow
+		for _, t := range k.waiting {
+			if !t.twin {
+				t.b.err = errSlow
+			}
 		}
 		k.waiting = nil
 		k.mu.Unlock()
@@ -212,6 +226,7 @@ func (k *keeper) keep(b *binary) fate {
 		return f
 	case k.store.Has(f.id):
 		f.kept = true
+		k.compare(b, b.seen) // with what another recording has kept
 		return f
 	}
 	file, err := snapshot.OpenMapped(proc, b.start, b.end, path)
@@ -271,6 +286,8 @@ func (k *keeper) copy(f *fate, file *os.File, key *binaryKey) error {
 	}
 	if f.id.IsZero() {
 		f.content = id
+	} else {
+		k.twins.same(f.id, stampOf(info))
 	}
 	k.left -= info.Size()
 	f.kept = true
@@ -338,6 +355,7 @@ func (k *keeper) contents() buildid.MappedFiles {
 				Inode: key.Inode, Gen: key.Gen, MountNS: key.Mnt})
 		}
 	}
+	list = append(list, k.twins.found...)
 	slices.SortFunc(list, func(a, b buildid.Mapped) int {
 		return cmp.Or(strings.Compare(a.Path, b.Path), cmp.Compare(a.Inode, b.Inode), cmp.Compare(a.MountNS, b.MountNS),
 			cmp.Compare(a.Gen, b.Gen), cmp.Compare(a.Major, b.Major), cmp.Compare(a.Minor, b.Minor))

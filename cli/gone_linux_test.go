@@ -22,26 +22,6 @@ __attribute__((noinline)) void %[1]s(unsigned long n) { for (unsigned long i = 0
 int main(void) { puts("ready"); fflush(stdout); for (;;) %[1]s(1000000); }
 `
 
-// comparePerf lets perf report name the recording out of the store: it finds
-// those that have a build-id and their symbols in them. (perf 6.1 takes the
-// addresses in the separate symbols of a program that is not relocatable for
-// others.)
-func comparePerf(t *testing.T, store, data string) {
-	t.Helper()
-	testutil.Require(t, testutil.Tool("perf"))
-	out, stderr, err := testutil.RunPerf(t, func() *exec.Cmd {
-		return exec.Command("perf", "--buildid-dir", store, "report", "-i", data, "--stdio", "--sort", "sym")
-	})
-	if err != nil {
-		t.Fatalf("perf report: %v\n%s", err, stderr)
-	}
-	for _, i := range []int{0, 1} {
-		if name := fmt.Sprintf("gone_hot_%d", i); !strings.Contains(string(out), name) {
-			t.Errorf("perf does not find %s in the store:\n%s", name, out)
-		}
-	}
-}
-
 // stripped strips a program and returns its symbols.
 func stripped(t *testing.T, prog string) (debug string) {
 	t.Helper()
@@ -56,22 +36,26 @@ func stripped(t *testing.T, prog string) (debug string) {
 	return debug
 }
 
-// TestContainersGone records containers with different programs at one path,
-// some of them without a build-id, some with their symbols elsewhere in the
-// container, and reports when containers and files are gone: each has its own
-// function. So does an archive.
-func TestContainersGone(t *testing.T) {
+// goneProgram is how a program is linked, and where its symbols are if they are
+// not in it.
+type goneProgram struct{ id, debug string }
+
+// gone is a recording of containers of which nothing is left.
+type gone struct {
+	data, store, empty string
+	hot                map[string]string // function by container
+}
+
+// recordGone records containers with different programs at one path, and
+// removes both.
+func recordGone(t *testing.T, programs ...goneProgram) *gone {
+	t.Helper()
 	testutil.Require(t, testutil.Root, testutil.PerfEvents, testutil.CgroupV2, testutil.Tool("runc", "gcc", "objcopy", "strip"))
 	dir := t.TempDir()
-	store, data, packed := filepath.Join(dir, "store"), filepath.Join(dir, "gone.data"), filepath.Join(dir, "gone.gantry")
-	hot := make(map[string]string) // function by container
+	g := &gone{filepath.Join(dir, "gone.data"), filepath.Join(dir, "store"), dir, make(map[string]string)}
 	var list []*testutil.Container
-	record := []string{"record", "-e", "cpu-clock:u", "-F", "500", "--duration", "1s", "--buildid-dir", store, "-o", data, "-a"}
-	const byID = "/usr/lib/debug/.build-id/01/23456789abcdef.debug"
-	for i, p := range []struct{ id, debug string }{
-		{"sha1", ""}, {"sha1", ""}, {"none", ""}, {"none", ""},
-		{"0x0123456789abcdef", byID}, {"sha1", "/app/.debug/server.debug"}, {"sha1", "/usr/lib/debug/app/server.debug"},
-	} {
+	record := []string{"record", "-e", "cpu-clock:u", "-F", "500", "--duration", "1s", "--buildid-dir", g.store, "-o", g.data, "-a"}
+	for i, p := range programs {
 		name := fmt.Sprintf("gone_hot_%d", i)
 		prog := testutil.CompileC(t, fmt.Sprintf(spinForever, name, i), "-static", "-Wl,--build-id="+p.id)
 		files := map[string]string{"/app/server": prog}
@@ -81,7 +65,7 @@ func TestContainersGone(t *testing.T) {
 		c := testutil.StartContainer(t, testutil.ContainerSpec{
 			Name: fmt.Sprint(i), Overlay: true, Args: []string{"/app/server"}, Ready: "ready", Files: files,
 		})
-		hot[c.ID], list = name, append(list, c)
+		g.hot[c.ID], list = name, append(list, c)
 		record = append(record, "--container", c.ID)
 	}
 	gantry(t, record...)
@@ -91,33 +75,61 @@ func TestContainersGone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	report := []string{"report", "-g", "none", "--no-children", "--sort", "container,sym", "--buildid-dir"}
-	if out := gantry(t, append(report, dir, "-i", data)...); strings.Contains(out, "gone_hot") {
+	return g
+}
+
+// TestContainersGone reports when containers and files are gone: each has its
+// own function, whether its program has a build-id, has none, has that of
+// another, or has its symbols elsewhere in the container. So does an archive.
+func TestContainersGone(t *testing.T) {
+	g := recordGone(t, goneProgram{"sha1", ""}, goneProgram{"sha1", ""}, goneProgram{"none", ""}, goneProgram{"none", ""},
+		goneProgram{"0xfeedfeedfeedfeed", ""}, goneProgram{"0xfeedfeedfeedfeed", ""},
+		goneProgram{"0x0123456789abcdef", "/usr/lib/debug/.build-id/01/23456789abcdef.debug"},
+		goneProgram{"sha1", "/app/.debug/server.debug"}, goneProgram{"sha1", "/usr/lib/debug/app/server.debug"})
+	report := []string{"report", "-g", "none", "--no-children", "--sort", "container,sym", "-i", g.data, "--buildid-dir"}
+	if out := gantry(t, append(report, g.empty)...); strings.Contains(out, "gone_hot") {
 		t.Fatalf("there are names without a store:\n%s", out)
 	}
-	out := gantry(t, append(report, store, "-i", data)...)
+	out := gantry(t, append(report, g.store)...)
 	rows := make(map[string]int)
 	for line := range strings.Lines(out) {
 		f := strings.Fields(line)
 		if len(f) != 4 || !strings.HasSuffix(f[0], "%") {
 			continue
 		}
-		if f[3] != hot[f[1]] && f[3] != "main" {
+		if f[3] != g.hot[f[1]] && f[3] != "main" {
 			t.Errorf("container %s has the function of another: %s", f[1], line)
 		}
-		if f[3] == hot[f[1]] {
+		if f[3] == g.hot[f[1]] {
 			rows[f[1]]++
 		}
 	}
-	if len(rows) != len(list) {
-		t.Errorf("of %d containers %v are named:\n%s", len(list), rows, out)
+	if len(rows) != len(g.hot) {
+		t.Errorf("of %d containers %v are named:\n%s", len(g.hot), rows, out)
 	}
-	comparePerf(t, store, data)
-	gantry(t, "archive", "-i", data, "-o", packed, "--buildid-dir", store)
-	if err := os.RemoveAll(store); err != nil {
+	packed := filepath.Join(g.empty, "gone.gantry")
+	gantry(t, "archive", "-i", g.data, "-o", packed, "--buildid-dir", g.store)
+	if err := os.RemoveAll(g.store); err != nil {
 		t.Fatal(err)
 	}
-	if got := gantry(t, append(report[:len(report)-1], "-i", packed)...); got != out {
+	if got := gantry(t, "report", "-g", "none", "--no-children", "--sort", "container,sym", "-i", packed); got != out {
 		t.Errorf("the archive's report differs:\n%s\nwant:\n%s", got, out)
+	}
+}
+
+// TestPerfReadsGone lets perf report name the containers out of the store.
+func TestPerfReadsGone(t *testing.T) {
+	testutil.Require(t, testutil.Tool("perf"))
+	g := recordGone(t, goneProgram{"sha1", ""}, goneProgram{"sha1", ""})
+	out, stderr, err := testutil.RunPerf(t, func() *exec.Cmd {
+		return exec.Command("perf", "--buildid-dir", g.store, "report", "-i", g.data, "--stdio", "--sort", "sym")
+	})
+	if err != nil {
+		t.Fatalf("perf report: %v\n%s", err, stderr)
+	}
+	for _, name := range g.hot {
+		if !strings.Contains(string(out), name) {
+			t.Errorf("perf does not find %s in the store:\n%s", name, out)
+		}
 	}
 }

@@ -82,6 +82,7 @@ type Timeline struct {
 	threads   map[int32]*Thread
 	recent    [256]*Thread // by the low bits of tid; all are in threads
 	files     map[File]*File
+	apart     map[string]bool // build-ids that several files have
 	byIndex   []*File
 	cgroups   map[uint64]string
 	copied    int    // mappings in copies that are alive
@@ -414,12 +415,25 @@ func (t *Timeline) mapped(pid, tid int32, misc perf.Misc, f File, m Mapping) {
 	}
 }
 
+// ApartByNamespace makes files with this build-id different files in different
+// mount namespaces: several have it. It counts for mappings to come.
+func (t *Timeline) ApartByNamespace(id []byte) {
+	if len(id) == 0 {
+		return
+	}
+	if t.apart == nil {
+		t.apart = make(map[string]bool)
+	}
+	t.apart[string(id)] = true
+}
+
 // file is the one File that equals f, which p maps.
 func (t *Timeline) file(f File, p *Process) *File {
 	key := f
 	if key.BuildID != "" {
 		key.Maj, key.Min, key.Ino, key.InoGen = 0, 0, 0, 0
-	} else if p != nil {
+	}
+	if p != nil && (key.BuildID == "" || t.apart[key.BuildID]) {
 		// Without a content id a path means nothing outside its mount
 		// namespace.
 		key.MountNS = p.Namespace(perf.NSMnt)

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package capture
+
+import (
+	"io/fs"
+	"strings"
+	"syscall"
+
+	"github.com/gantry-tools/gantry/buildid"
+	"github.com/gantry-tools/gantry/capture/snapshot"
+)
+
+// task is what the keeper does next: copy a binary, or look whether what another
+// mount namespace has under the same build-id and path is the same file.
+type task struct {
+	b    *binary
+	at   seen
+	twin bool
+}
+
+// twins are files with the build-id of another: a build-id is what the linker
+// was told to write, and programs that differ in their names only have the same.
+// They are kept by their content.
+type twins struct {
+	// asked are the places that were compared, or wait to be.
+	asked map[place]bool
+	// known are the files that are what the store has.
+	known map[known]bool
+	found buildid.MappedFiles
+	// bytes is how much was compared.
+	bytes int64
+}
+
+// place is a binary in a mount namespace.
+type place struct {
+	b   *binary
+	mnt uint64
+}
+
+// known is a file with a build-id.
+type known struct {
+	id buildid.ID
+	fileStamp
+}
+
+// fileStamp tells files apart without reading them. The device is not in it: each
+// overlay has its own, over one and the same file. The time of the last change
+// is set by the kernel alone.
+type fileStamp struct {
+	inode        uint64
+	size         int64
+	mtime, ctime syscall.Timespec
+}
+
+const (
+	// maxAsked bounds the places, and the files, that are remembered.
+	maxAsked = 1 << 16
+	// maxCompared bounds the bytes that a recording compares.
+	maxCompared = 1 << 30
+)
+
+func stampOf(info fs.FileInfo) fileStamp {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return fileStamp{}
+	}
+	return fileStamp{st.Ino, st.Size, st.Mtim, st.Ctim}
+}
+
+// same takes note of a file that is what the store has.
+func (t *twins) same(id buildid.ID, s fileStamp) {
+	if t.known == nil || len(t.known) >= maxAsked {
+		t.known = make(map[known]bool)
+	}
+	t.known[known{id, s}] = true
+}
+
+// suspect says whether a binary that is known from another mount namespace is to
+// be compared in this one. k.mu is held.
+func (k *keeper) suspect(b *binary, mnt uint64) bool {
+	if k.store == nil || b.id.IsZero() || mnt == 0 || mnt == k.hostMnt || mnt == b.mnt {
+		return false
+	}
+	t, p := &k.twins, place{b, mnt}
+	if t.asked[p] {
+		return false
+	}
+	if t.asked == nil || len(t.asked) >= maxAsked {
+		t.asked = make(map[place]bool)
+	}
+	t.asked[p] = true
+	return true
+}
+
+// compare looks whether the file that is mapped at a place is the one that the
+// store has for its build-id, and keeps it by its content if not. What is gone
+// cannot be compared any more. Only the worker calls it, and only it uses known
+// and bytes.
+func (k *keeper) compare(b *binary, at seen) {
+	t := &k.twins
+	file, err := snapshot.OpenMapped(k.fs.Proc(at.pid), at.start, at.end, strings.TrimSuffix(b.key.Path, " (deleted)"))
+	if err != nil {
+		return
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil || info.Size() > min(k.max, k.left) || buildid.Check(file, info.Size(), b.id) != nil {
+		return // another file by now
+	}
+	s := stampOf(info)
+	if t.known[known{b.id, s}] || t.bytes+info.Size() > maxCompared {
+		return
+	}
+	t.bytes += info.Size()
+	same, err := k.store.Same(b.id, file, info.Size())
+	if err != nil {
+		return // the store has nothing to be taken for it
+	}
+	if same {
+		t.same(b.id, s)
+		return
+	}
+	id, err := k.store.Add(file, buildid.Source{Path: b.key.Path, Content: true, Limit: info.Size()})
+	if err != nil {
+		return
+	}
+	k.left -= info.Size()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	t.found = append(t.found, buildid.Mapped{ID: id, Path: b.key.Path, BuildID: b.id, MountNS: at.mnt})
+}
