@@ -444,3 +444,34 @@ func compareLLVM(t *testing.T, path string) {
 		t.Errorf("%s: %d of %d differ", kind, count, n)
 	}
 }
+
+// The functions of a stripped Go program are there also for who asks for some.
+func TestStrippedGoInPart(t *testing.T) {
+	path := buildGo(t, "-ldflags=-s -w")
+	o := mustReadELF(t, path)
+	r := NewResolver(files{})
+	var offsets []uint64
+	addrs := randomAddresses(t, path, 200)
+	for _, addr := range addrs {
+		offsets = append(offsets, addr-o.exec.Vaddr+o.exec.Offset)
+	}
+	part, err := r.ObjectAt(Ref{Path: path}, offsets)
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := 0
+	for _, addr := range addrs {
+		x, ok := o.Lookup(addr)
+		if !ok {
+			continue
+		}
+		y, ok := part.Lookup(addr)
+		if !ok || part.Name(y) != o.Name(x) {
+			t.Fatalf("%#x is not in %s", addr, o.Name(x))
+		}
+		named++
+	}
+	if named < 150 {
+		t.Errorf("%d of %d named", named, len(addrs))
+	}
+}

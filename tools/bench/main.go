@@ -74,7 +74,7 @@ func run(ctx context.Context, stdout, stderr io.Writer, args []string) (err erro
 	if err := b.readRows(ctx, stdout, in); err != nil {
 		return err
 	}
-	for _, rows := range []func(context.Context, io.Writer) error{b.dumpRows, b.recordRows, b.filterRows} {
+	for _, rows := range []func(context.Context, io.Writer) error{b.dumpRows, b.symbolRows, b.recordRows, b.filterRows} {
 		if err := rows(ctx, stdout); err != nil {
 			return err
 		}
