@@ -192,7 +192,7 @@ func (s *Session) Warnings() []string {
 	if n := s.Timeline.Uncopied; n > 0 {
 		out = append(out, fmt.Sprintf("%d processes lost their parents' mappings: the recording has too many", n))
 	}
-	out = append(out, s.stacks.warnings()...)
+	out = append(out, s.stackWarnings()...)
 	out = append(out, s.lineWarnings()...)
 	if s.bad.n > 0 {
 		out = append(out, fmt.Sprintf("%d records could not be decoded, the first %v", s.bad.n, s.bad.first))

@@ -141,26 +141,38 @@ func isPerfMap(name string) bool {
 	return strings.HasPrefix(name, "/tmp/perf-") && strings.HasSuffix(name, ".map")
 }
 
-// warnings tell why stacks are shorter than they were.
-func (st *stacks) warnings() []string {
+// StackCounts say how unwinding the stacks went that were recorded as memory.
+type StackCounts struct {
+	unwind.Stats
+	// Foreign are stacks of an architecture that cannot be unwound, Compat
+	// those of 32-bit tasks: neither has frames.
+	Foreign, Compat uint64
+}
+
+// StackCounts are those of the recording so far.
+func (s *Session) StackCounts() StackCounts {
+	c := StackCounts{Foreign: s.stacks.foreign, Compat: s.stacks.compat}
+	if u := s.stacks.unwound; u != nil {
+		c.Stats = u.Stats
+	}
+	return c
+}
+
+// stackWarnings tell why stacks are shorter than they were.
+func (s *Session) stackWarnings() []string {
+	c := s.StackCounts()
 	var out []string
-	if st.foreign > 0 {
-		out = append(out, fmt.Sprintf("%d user stacks were not unwound: those of %q cannot be, only of x86_64 and aarch64", st.foreign, st.s.r.Features().Arch))
+	if c.Foreign > 0 {
+		out = append(out, fmt.Sprintf("%d user stacks were not unwound: those of %q cannot be, only of x86_64 and aarch64", c.Foreign, s.r.Features().Arch))
 	}
-	if st.compat > 0 {
-		out = append(out, fmt.Sprintf("%d user stacks of 32-bit programs were not unwound", st.compat))
+	if c.Compat > 0 {
+		out = append(out, fmt.Sprintf("%d user stacks of 32-bit programs were not unwound", c.Compat))
 	}
-	if st.unwound == nil {
-		return out
-	}
-	stats := &st.unwound.Stats
 	total, short := uint64(0), uint64(0)
-	for _, end := range unwind.Ends() {
-		total += stats.Ends[end]
-	}
 	var why []string
 	for _, end := range unwind.Ends() {
-		if n := stats.Ends[end]; n > 0 && end != unwind.Complete {
+		n := c.Ends[end]
+		if total += n; n > 0 && end != unwind.Complete {
 			short += n
 			why = append(why, fmt.Sprintf("%s %d", end, n))
 		}
@@ -168,8 +180,8 @@ func (st *stacks) warnings() []string {
 	if short > 0 {
 		out = append(out, fmt.Sprintf("%d of %d user stacks end early: %s", short, total, strings.Join(why, ", ")))
 	}
-	if stats.Guessed > 0 {
-		out = append(out, fmt.Sprintf("%d of %d user stacks were followed by frame pointers where there is no call frame information; callers may be missing in them", stats.Guessed, total))
+	if c.Guessed > 0 {
+		out = append(out, fmt.Sprintf("%d of %d user stacks were followed by frame pointers where there is no call frame information; callers may be missing in them", c.Guessed, total))
 	}
 	return out
 }

@@ -300,9 +300,10 @@ func (r *Recorder) record(ctx context.Context) error {
 
 // hurry puts reading before everything else, where samples have so many bytes
 // that a ring is full before a busy machine lets the recorder run. It is nil
-// where that is not needed or not permitted.
+// where that is not needed or not permitted, and for a recorder that compresses,
+// which would take the time from what is recorded.
 func (r *Recorder) hurry() (calm func() error) {
-	if !r.opts.dumpsStacks() {
+	if !r.opts.dumpsStacks() || r.opts.Compress != 0 {
 		return nil
 	}
 	calm, err := sys.Urgent()
