@@ -135,12 +135,18 @@ func (n *names) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		share := time.Duration(refreshShare)
-		if n.urgent.Swap(false) {
-			share = urgentShare
-		}
-		timer.Reset(max(settleTime, minRefresh-time.Since(begun), share*took-time.Since(begun)))
+		timer.Reset(pauseFor(took, time.Since(begun), n.urgent.Swap(false)))
 	}
+}
+
+// pauseFor is how long to wait with the next question when the last one took so
+// long and was begun so long ago.
+func pauseFor(took, ago time.Duration, urgent bool) time.Duration {
+	share := time.Duration(refreshShare)
+	if urgent {
+		share = urgentShare
+	}
+	return max(settleTime, minRefresh-ago, share*took-ago)
 }
 
 func (n *names) refresh(ctx context.Context, last bool) {

@@ -183,21 +183,27 @@ func (s *sifter) release(last bool) []byte {
 // follower is the tasks that a recording follows, as its sideband tells of them.
 type follower struct {
 	self  int32 // this process, whose thread may stand for a command
-	alive map[int32]bool
+	tasks map[int32]followed
 	// ended are those that ended in the current and the last round.
 	ended, older []int32
 }
 
+// followed is one task. executed is when it executed a program last.
+type followed struct {
+	gone     bool
+	executed uint64
+}
+
 func newFollower(tids []int) *follower {
-	f := &follower{self: int32(os.Getpid()), alive: make(map[int32]bool)}
+	f := &follower{self: int32(os.Getpid()), tasks: make(map[int32]followed)}
 	for _, tid := range tids {
-		f.alive[int32(tid)] = true
+		f.tasks[int32(tid)] = followed{}
 	}
 	return f
 }
 
 func (f *follower) has(tid int32) bool {
-	_, ok := f.alive[tid]
+	_, ok := f.tasks[tid]
 	return ok
 }
 
@@ -205,12 +211,18 @@ func (f *follower) record(rec perf.Record) {
 	switch rec := rec.(type) {
 	case *perf.Fork:
 		if rec.PID != f.self {
-			f.alive[rec.TID] = true
+			f.tasks[rec.TID] = followed{}
 		}
 	case *perf.Exit:
-		if f.has(rec.TID) {
-			f.alive[rec.TID] = false
+		if t, ok := f.tasks[rec.TID]; ok && rec.Time >= t.executed {
+			f.tasks[rec.TID] = followed{gone: true}
 			f.ended = append(f.ended, rec.TID)
+		}
+	case *perf.Comm:
+		// A thread that executes a program goes on with the number of the
+		// first one of its process, which has ended.
+		if f.has(rec.TID) && rec.Misc&perf.MiscCommExec != 0 {
+			f.tasks[rec.TID] = followed{executed: rec.SampleID.Time}
 		}
 	}
 }
@@ -218,8 +230,8 @@ func (f *follower) record(rec perf.Record) {
 // round forgets the tasks that had ended before the last round.
 func (f *follower) round() {
 	for _, tid := range f.older {
-		if !f.alive[tid] {
-			delete(f.alive, tid)
+		if f.tasks[tid].gone {
+			delete(f.tasks, tid)
 		}
 	}
 	f.ended, f.older = f.older[:0], f.ended

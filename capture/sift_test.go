@@ -121,10 +121,15 @@ func TestFollower(t *testing.T) {
 	}
 	exit(20)
 	fork(30, 20) // the number is used again
+	exec := &perf.Comm{PID: 10, TID: 10}
+	exec.Misc, exec.SampleID.Time = perf.MiscCommExec, 50
+	f.record(&perf.Exit{Task: perf.Task{PID: 10, TID: 10, Time: 49}})
+	f.record(exec) // by another thread, which is 10 from now on
+	f.record(&perf.Exit{Task: perf.Task{PID: 10, TID: 10, Time: 49}})
 	f.round()
 	f.round()
-	if f.has(21) || !f.has(20) {
-		t.Errorf("after its end: %v, used again: %v", f.has(21), f.has(20))
+	if f.has(21) || !f.has(20) || !f.has(10) {
+		t.Errorf("after its end: %v, used again: %v, executed: %v", f.has(21), f.has(20), f.has(10))
 	}
 }
 

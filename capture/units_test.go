@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gantry-tools/gantry/capture/perfevent"
 	"github.com/gantry-tools/gantry/container"
@@ -295,6 +296,28 @@ func TestKeeperReasons(t *testing.T) {
 	offer(self, "/gone", id)
 	if len(k.waiting) != 1 {
 		t.Errorf("%d wait, want the file that was missed before", len(k.waiting))
+	}
+}
+
+// However long nothing happened, a new container is asked about soon.
+func TestNamesPause(t *testing.T) {
+	const ms = time.Millisecond
+	for _, tt := range []struct {
+		took, ago time.Duration
+		urgent    bool
+		want      time.Duration
+	}{
+		{ms, ms, false, minRefresh - ms},
+		{ms, time.Hour, false, settleTime},
+		{100 * ms, 100 * ms, false, 1900 * ms},
+		{100 * ms, 100 * ms, true, 150 * ms},
+		{100 * ms, time.Second, false, time.Second},
+		{time.Second, time.Second, true, time.Second},
+		{time.Second, time.Minute, false, settleTime},
+	} {
+		if got := pauseFor(tt.took, tt.ago, tt.urgent); got != tt.want {
+			t.Errorf("%+v: %v", tt, got)
+		}
 	}
 }
 

@@ -234,8 +234,12 @@ func (f *Filter) Record(rec perf.Record) {
 		f.namespaces(rec, status)
 		f.turn()
 	case *perf.Comm:
-		// A task may come into another time namespace by execve.
-		if f.clocks && rec.Misc&perf.MiscCommExec != 0 {
+		if rec.Misc&perf.MiscCommExec == 0 {
+			return
+		}
+		f.tasks.execute(rec.TID, rec.SampleID.Time)
+		f.turn()
+		if f.clocks { // execve may bring it into another one
 			f.tasks.enterClock(rec.TID, rec.SampleID.Time, f.timeNS(rec.TID))
 		}
 	}

@@ -491,6 +491,20 @@ func TestTasks(t *testing.T) {
 	if n := len(tasks.byTID[100].spans); n != 1 || tasks.at(100, 4e12) != b {
 		t.Errorf("%d spans", n)
 	}
+	// A thread that executes a program takes the number of the first, which
+	// ends before; the records may come in any order.
+	fork(104, 100, 3e12, 0)
+	fork(105, 100, 3e12, 0)
+	tasks.exit(104, 3e12+5)
+	tasks.execute(104, 3e12+6)
+	tasks.execute(105, 3e12+6)
+	tasks.exit(105, 3e12+5)
+	for range 4 {
+		tasks.round(3e12)
+	}
+	if tasks.at(104, 4e12) != b || tasks.at(105, 4e12) != b {
+		t.Error("a task that executed a program is forgotten")
+	}
 	// The number is used again before the round is over.
 	tasks.exit(102, 70)
 	fork(102, 0, 3e12, 0)

@@ -66,7 +66,11 @@ func (f *Filter) LoadKernel(cgroups int) error {
 			}
 		}
 	}
-	return f.cache.err
+	if err := f.cache.err; err != nil {
+		f.cache = nil
+		return errors.Join(err, p.Close())
+	}
+	return nil
 }
 
 // InKernel reports whether the filter is loaded into the kernel.

@@ -46,6 +46,8 @@ type task struct {
 	// count, and apart: what tells of them comes in no order with the rest.
 	clocks []clock
 	gone   bool
+	// executed is when it executed a program last.
+	executed uint64
 }
 
 // span begins when a task came into namespaces.
@@ -184,20 +186,38 @@ func (t *tasks) clockAt(tid int32, time uint64) (ino uint64) {
 // a process that runs already, whose parent tells nothing; a thread is where the
 // others are unless another record says otherwise.
 func (t *tasks) fork(r *perf.Fork) {
-	ns, ino := t.at(r.PTID, r.Time), t.clockAt(r.PTID, r.Time)
 	if r.Misc&perf.MiscStatusOnly != 0 && r.PID == r.TID {
-		ns, ino = 0, 0
+		if t.byTID[r.TID] == nil {
+			t.enter(r.TID, r.Time, 0)
+		}
+		return
 	}
-	t.enter(r.TID, r.Time, ns)
+	ino := t.clockAt(r.PTID, r.Time)
+	t.enter(r.TID, r.Time, t.at(r.PTID, r.Time))
 	t.enterClock(r.TID, r.Time, ino)
 }
 
 // exit notes the end of a task. Its last samples come behind this record.
 func (t *tasks) exit(tid int32, time uint64) {
-	if k := t.byTID[tid]; k != nil && !k.gone {
+	if k := t.byTID[tid]; k != nil && !k.gone && time >= k.executed {
 		k.gone = true
 		t.ended = append(t.ended, tid)
 		t.leave(k.spans[len(k.spans)-1].ns, time)
+	}
+}
+
+// execute notes that a task has executed a program. If that was not the first
+// thread of its process, it goes on with the number of the first, which has
+// ended.
+func (t *tasks) execute(tid int32, time uint64) {
+	k := t.byTID[tid]
+	if k == nil {
+		return
+	}
+	k.executed = max(k.executed, time)
+	if k.gone {
+		k.gone = false
+		t.come(k.spans[len(k.spans)-1].ns, time)
 	}
 }
 

@@ -200,12 +200,11 @@ func (v *View) around(path string) (in, named, chosen bool) {
 		return in, named, chosen
 	}
 	// A new one: the text of the path may tell already.
-	var t container.Table
-	t.AddCgroup(1, path)
-	c := t.ByCgroup(1)
-	if c == nil || c.Kind != container.KindContainer {
+	if ref, ok := container.FromCgroupPath(path); !ok || ref.Kind != container.KindContainer {
 		return in, named, chosen
 	}
+	var t container.Table
+	t.AddCgroup(1, path)
 	for i := range v.plan.byName {
 		if n := &v.plan.byName[i]; n.own && n.glob == nil {
 			_, err := t.Select(n.name)

@@ -224,6 +224,17 @@ func (p *Prober) procmapQuery() Result {
 
 // bpfIterators loads the programs of the snapshot, if the rights are there.
 func (p *Prober) bpfIterators() Result {
+	return p.bpf(p.sys.loadIterators, "snapshots by BPF iterators", "snapshots come from /proc", "5.17")
+}
+
+// bpfFilter loads the filter of samples and sets it on an event.
+func (p *Prober) bpfFilter() Result {
+	return p.bpf(p.sys.loadFilter, "containers are told apart in the kernel", "the recorder tells containers apart", "5.12")
+}
+
+// bpf tries load where the rights are there. without says what is done if the
+// kernel refuses, which lacks nothing from the version since on.
+func (p *Prober) bpf(load func() error, with, without, since string) Result {
 	if _, err := os.Stat(p.fs.Path("sys/kernel/btf/vmlinux")); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			return no(Kernel, EffortKernel, "boot a kernel built with CONFIG_DEBUG_INFO_BTF", "the kernel has no BTF")
@@ -235,26 +246,23 @@ func (p *Prober) bpfIterators() Result {
 	case r.Lockdown == "confidentiality":
 		return no(Lockdown, EffortKernel, "boot without lockdown=confidentiality", "BTF, but lockdown is confidentiality")
 	case r.Has(sys.CapSysAdmin), r.Has(sys.CapBPF) && r.Has(sys.CapPerfmon):
-		return p.loadIterators()
 	case r.InUserNS:
 		return no(Namespace, EffortProcess, "run on the host: rights of a user namespace do not count here", "BTF, but no rights on the host")
+	default:
+		return p.lacks(Capability, "", []sys.Capability{sys.CapBPF, sys.CapPerfmon}, "BTF, but not both CAP_BPF and CAP_PERFMON")
 	}
-	return p.lacks(Capability, "", []sys.Capability{sys.CapBPF, sys.CapPerfmon}, "BTF, but not both CAP_BPF and CAP_PERFMON")
-}
-
-func (p *Prober) loadIterators() Result {
-	err := p.sys.loadIterators()
-	switch r := p.privilege(); {
+	err := load()
+	switch {
 	case err == nil:
-		return yes("snapshots by BPF iterators")
+		return yes("%s", with)
 	case permission(err) && r.InUserNS:
 		return no(Namespace, EffortProcess, "run on the host: rights of a user namespace do not count here", "BTF, but no rights on the host")
 	case permission(err):
-		return no(LSM, EffortMachine, "allow bpf(2) in the policy or the seccomp profile; snapshots come from /proc until then",
+		return no(LSM, EffortMachine, "allow bpf(2) in the policy or the seccomp profile; "+without+" until then",
 			"refused although the rights suffice: %v", err)
 	}
 	// What the kernel lacks it says in many ways.
-	return no(Kernel, EffortNone, "none needed: snapshots come from /proc; Linux 5.17 has what is missing", "%v", err)
+	return no(Kernel, EffortNone, "none needed: "+without+"; Linux "+since+" has what is missing", "%v", err)
 }
 
 func (p *Prober) userEvents() Result {

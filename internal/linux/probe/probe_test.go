@@ -50,6 +50,7 @@ func (m *machine) syscallAllowed() error   { return m.allowed }
 func (m *machine) mapRings(int, int) error { return m.rings }
 func (m *machine) procmapQuery() error     { return m.procmap }
 func (m *machine) loadIterators() error    { return m.load }
+func (m *machine) loadFilter() error       { return m.load }
 func (m *machine) cpus() ([]int, error)    { return []int{0, 3}, nil }
 func (m *machine) memlock() (uint64, error) {
 	return 8 << 20, nil
@@ -211,6 +212,9 @@ func TestChecks(t *testing.T) {
 		"root: bpf":               {machine{caps: allCaps}, BPFIterators, Yes, "", "snapshots by", ""},
 		"root: bpf refused":       {machine{caps: allCaps, load: eperm}, BPFIterators, No, LSM, "rights suffice", "policy"},
 		"old: bpf":                {machine{caps: allCaps, load: syscall.EINVAL}, BPFIterators, No, Kernel, "invalid", "5.17"},
+		"root: filter":            {machine{caps: allCaps}, BPFFilter, Yes, "", "told apart in the kernel", ""},
+		"root: filter refused":    {machine{caps: allCaps, load: eperm}, BPFFilter, No, LSM, "rights suffice", "the recorder tells"},
+		"old: filter":             {machine{caps: allCaps, load: syscall.EINVAL}, BPFFilter, No, Kernel, "invalid", "5.12"},
 		"lockdown: bpf":           {machine{caps: allCaps, files: locked()}, BPFIterators, No, Lockdown, "confidentiality", ""},
 		"v1 without perf_event":   {machine{files: map[string]string{"proc/1/mountinfo": "30 1 0:26 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n"}}, CgroupEvents, No, Cgroup, "v1", "cgroup2"},
 		"v1 with perf_event":      {machine{files: map[string]string{"proc/1/mountinfo": "30 1 0:26 / /pe rw - cgroup cgroup rw,perf_event\n"}}, CgroupEvents, Yes, "", "/pe", ""},

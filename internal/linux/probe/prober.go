@@ -34,6 +34,7 @@ const (
 	SampleRate    Check = "sample-rate"    // limits of rate and depth
 	ProcmapQuery  Check = "procmap-query"  // ioctl on maps files, 6.11
 	BPFIterators  Check = "bpf-iterators"  // BTF and the rights to load
+	BPFFilter     Check = "bpf-filter"     // programs that filter samples, 5.12
 	UserEvents    Check = "user-events"    // user_events, 6.4
 )
 
@@ -64,6 +65,7 @@ func checks() []struct {
 		{SampleRate, (*Prober).sampleRate},
 		{ProcmapQuery, (*Prober).procmapQuery},
 		{BPFIterators, (*Prober).bpfIterators},
+		{BPFFilter, (*Prober).bpfFilter},
 		{UserEvents, (*Prober).userEvents},
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 
+	bpffilter "github.com/gantry-tools/gantry/internal/linux/bpf/filter"
 	"github.com/gantry-tools/gantry/internal/linux/bpf/tasks"
 	"github.com/gantry-tools/gantry/internal/linux/sys"
 	"github.com/gantry-tools/gantry/perf"
@@ -37,6 +38,9 @@ type system interface {
 	procmapQuery() error
 	// loadIterators loads the BPF programs of the snapshot, and unloads them.
 	loadIterators() error
+	// loadFilter loads the BPF program that filters samples, sets it on an
+	// event of this thread, and unloads it.
+	loadFilter() error
 }
 
 // errNotMounted: tracefs is mounted nowhere, and could not be.
@@ -114,6 +118,21 @@ func (live) loadIterators() error {
 		return err
 	}
 	return progs.Close()
+}
+
+func (live) loadFilter() error {
+	p, err := bpffilter.Load(new(bpffilter.Config))
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	a := perf.Attr{Type: perf.TypeSoftware, Config: perf.SWTaskClock, SampleCount: 1 << 40, Flags: perf.AttrDisabled}
+	ev, err := sys.PerfEventOpen(a.Append(nil, perf.LittleEndian), 0, -1, nil, 0)
+	if err != nil {
+		return err
+	}
+	defer ev.Close()
+	return p.Attach(ev, false)
 }
 
 func (live) procmapQuery() error {
