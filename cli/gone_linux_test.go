@@ -54,7 +54,7 @@ func recordGone(t *testing.T, programs ...goneProgram) *gone {
 	dir := t.TempDir()
 	g := &gone{filepath.Join(dir, "gone.data"), filepath.Join(dir, "store"), dir, make(map[string]string)}
 	var list []*testutil.Container
-	record := []string{"record", "-e", "cpu-clock:u", "-F", "500", "--duration", "1s", "--buildid-dir", g.store, "-o", g.data, "-a"}
+	record := []string{"record", "-e", "cpu-clock:u", "-F", "1000", "--duration", "2s", "--buildid-dir", g.store, "-o", g.data, "-a"}
 	for i, p := range programs {
 		name := fmt.Sprintf("gone_hot_%d", i)
 		prog := testutil.CompileC(t, fmt.Sprintf(spinForever, name, i), "-static", "-Wl,--build-id="+p.id)

@@ -17,6 +17,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -415,9 +416,9 @@ func TestClientRefuses(t *testing.T) {
 		{"an error", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }, nil, 0},
 		{"a way to a file", func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Location", "file:///etc/passwd")
-			w.WriteHeader(302)
+			w.WriteHeader(http.StatusFound)
 		}, nil, 0},
-		{"a circle", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.Path, 302) }, nil, 0},
+		{"a circle", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.Path, http.StatusFound) }, nil, 0},
 	} {
 		cache := t.TempDir()
 		url := serve(t, http.HandlerFunc(tc.answer))
@@ -444,9 +445,9 @@ func TestClientRefuses(t *testing.T) {
 func TestClientSlow(t *testing.T) {
 	f := newFixture(t)
 	done := make(chan struct{})
-	requests := 0
+	var requests atomic.Int32
 	url := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		requests++
+		requests.Add(1)
 		w.Write(f.binary[:100])
 		http.NewResponseController(w).Flush()
 		select {
@@ -461,8 +462,9 @@ func TestClientSlow(t *testing.T) {
 			t.Errorf("a server that is too slow: %v", err)
 		}
 	}
-	if requests != 1 || c.Stats().Dead != 1 || !errors.Is(c.Dead()[url], errSlow) {
-		t.Errorf("asked %d times, %v", requests, c.Dead())
+	// On a busy machine the first request may come too late for the server.
+	if n := requests.Load(); n > 1 || c.Stats().Dead != 1 || !errors.Is(c.Dead()[url], errSlow) {
+		t.Errorf("asked %d times, %v", n, c.Dead())
 	}
 	gone := httptest.NewServer(nil)
 	gone.Close()
@@ -488,7 +490,7 @@ func TestClientRedirect(t *testing.T) {
 		}
 		h.ServeHTTP(w, r)
 	}))
-	url := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other+r.URL.Path, 302) }))
+	url := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other+r.URL.Path, http.StatusFound) }))
 	c := newClient(t, Options{Header: http.Header{"X-Token": {"secret"}}}, url)
 	if got, err := find(t, c, f.id, Executable); err != nil || !bytes.Equal(got, f.binary) {
 		t.Error(err)
