@@ -88,13 +88,15 @@ func selectIdentities(x *report.Filter, selectors []string, s *analysis.Session,
 	for _, text := range selectors {
 		defs := s.Definitions()
 		c, err := defs.ParseChoice(text)
-		sel, isIdentity := defs.ParseSelector(text)
+		sel, _ := defs.ParseSelector(text)
 		switch {
 		case err != nil && open && errors.Is(err, container.ErrDefinition):
 			x.Container = append(x.Container, text) // or an image with a tag
-			if sel, isIdentity = lateSelector(text); !isIdentity {
+			late, ok := lateSelector(text)
+			if !ok {
 				continue
 			}
+			sel = late
 		case err != nil:
 			return hint.Wrap(err, "--define adds definitions; see docs/definitions.md")
 		case c.ByName() && c.Definition == nil:
