@@ -168,6 +168,7 @@ func (f *reportFlags) run(e *env, cmd *cobra.Command) error {
 	explainWarnings(e.stderr, f.input, s)
 	sources.explain(e.stderr)
 	explainSnapshot(e.stderr, f.input, r.Features().Gantry, f.verbose)
+	explainFilter(e.stderr, f.input, r.Features().Gantry, f.verbose)
 	f.explain(e, format, p, s, r.Events())
 	return err
 }
