@@ -37,6 +37,18 @@ type Entry struct {
 	dir string
 }
 
+// Kind is where the id comes from, or what an entry is that has no ELF file:
+// "code" that a process generated, or "derived" content, made of other files.
+func (e *Entry) Kind() string {
+	switch e.Path {
+	case codePath:
+		return codeName
+	case derivedPath:
+		return derivedName
+	}
+	return e.ID.Kind().String()
+}
+
 // List is all that the store has, sorted by path and id. What is no entry of
 // such a store is not told.
 func (s *Store) List() ([]Entry, error) {

@@ -74,6 +74,25 @@ func TestList(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
+	if _, err := s.AddCode(strings.NewReader("1000 10 js_hot\n"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.KeepDerived([32]byte{1, 2}, []byte("lines")); err != nil {
+		t.Fatal(err)
+	}
+	kinds := map[string]string{"/usr/bin/app": "gnu", "[jit]": "code", "[derived]": "derived"}
+	for _, e := range mustList(t, s) {
+		if want := kinds[e.Path]; want != "" && e.Kind() != want {
+			t.Errorf("%s is %s, want %s", e.Path, e.Kind(), want)
+		}
+		delete(kinds, e.Path)
+	}
+	if len(kinds) != 0 {
+		t.Errorf("not listed: %v", kinds)
+	}
+	if _, bad := s.Verify(mustList(t, s), false); len(bad) != 0 {
+		t.Error(bad)
+	}
 	if _, _, err := s.Lookup(app); err != nil {
 		t.Fatal(err)
 	}

@@ -94,8 +94,8 @@ func newBuildidListCmd(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list [flags] [ID|PATH]...",
 		Short: "list what the store has",
-		Long: `List what the store has: the id, where it comes from (gnu, go, content), the
-size, the time since the last use, and where the file was. An argument is the
+		Long: `List what the store has: the id, where it comes from (gnu, go, content; code and
+derived are what gantry kept of generated code, and worked out of files), the size, the time since the last use, and where the file was. An argument is the
 begin of an id or a path, where * is any text.`,
 		Example: `  gantry buildid list
   gantry buildid list '*/libc.so*'
@@ -165,20 +165,20 @@ func chooseEntries(all []buildid.Entry, selectors []string) ([]buildid.Entry, er
 
 // entryJSON is an entry in -o json.
 type entryJSON struct {
-	ID     buildid.ID   `json:"id"`
-	Kind   buildid.Kind `json:"kind"`
-	Path   string       `json:"path,omitempty"`
-	Files  []string     `json:"files"`
-	Size   int64        `json:"size"`
-	Used   time.Time    `json:"used,omitzero"`
-	Orphan bool         `json:"orphan,omitempty"`
+	ID     buildid.ID `json:"id"`
+	Kind   string     `json:"kind"`
+	Path   string     `json:"path,omitempty"`
+	Files  []string   `json:"files"`
+	Size   int64      `json:"size"`
+	Used   time.Time  `json:"used,omitzero"`
+	Orphan bool       `json:"orphan,omitempty"`
 }
 
 func entriesJSON(list []buildid.Entry) []entryJSON {
 	out := []entryJSON{}
 	for i := range list {
 		x := &list[i]
-		out = append(out, entryJSON{x.ID, x.ID.Kind(), x.Path, append([]string{}, x.Files...), x.Size, x.Used.UTC(), x.Orphan})
+		out = append(out, entryJSON{x.ID, x.Kind(), x.Path, append([]string{}, x.Files...), x.Size, x.Used.UTC(), x.Orphan})
 	}
 	return out
 }
@@ -229,7 +229,7 @@ func entryColumns(list []buildid.Entry, now time.Time) []column {
 		if x.Orphan {
 			files += " (no link)"
 		}
-		for j, s := range []string{x.ID.String(), x.ID.Kind().String(), byteSize(x.Size), used, files, x.Path} {
+		for j, s := range []string{x.ID.String(), x.Kind(), byteSize(x.Size), used, files, x.Path} {
 			cols[j].cells = append(cols[j].cells, container.Printable(s))
 		}
 	}
