@@ -161,16 +161,33 @@ type lineFinder struct {
 }
 
 func (x *lineFinder) dwarf(f *elf.File, r io.ReaderAt, size int64) (*dwarfline.Data, error) {
+	if !x.r.mayLoad(0) {
+		return nil, fmt.Errorf("line information: %w: that of other binaries has %d bytes", dwarfline.ErrTooMuch, int64(maxDWARF))
+	}
 	src, err := dwarfline.Load(f, r, uint64(size), dwarfline.LoadOptions{Cache: x.r.cache})
 	if err != nil {
 		return nil, fmt.Errorf("line information: %w", err)
 	}
+	x.r.mayLoad(src.Size())
 	alt := readAltLink(f)
 	return dwarfline.New(src, &dwarfline.Options{
 		Alt:     func() *dwarfline.Source { return x.alt(alt) },
 		Split:   func(dir, name string) *dwarfline.Source { return x.split(dir, name) },
 		Package: func() *dwarfline.Source { return x.open(x.ref.Path+".dwp", true, buildid.ID{}) },
 	}), nil
+}
+
+// maxDWARF bounds the DWARF that is held of all binaries: what is beyond has no
+// lines. One file has at most dwarfline.MaxSize.
+const maxDWARF = 1 << 32
+
+// mayLoad counts n bytes of DWARF that were loaded, and reports whether more may
+// be.
+func (r *Resolver) mayLoad(n int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.loaded += int64(n)
+	return r.loaded < maxDWARF
 }
 
 // split opens the split DWARF of a unit. Which one it is, its content tells.
@@ -215,7 +232,12 @@ func (x *lineFinder) reader(src **dwarfline.Source, split bool, id buildid.ID) f
 				return fmt.Errorf("%w: its build-id is %q", ErrMismatch, got)
 			}
 		}
-		*src, err = dwarfline.Load(f, r, uint64(size), dwarfline.LoadOptions{Split: split, Cache: x.r.cache})
+		if !x.r.mayLoad(0) {
+			return dwarfline.ErrTooMuch
+		}
+		if *src, err = dwarfline.Load(f, r, uint64(size), dwarfline.LoadOptions{Split: split, Cache: x.r.cache}); err == nil {
+			x.r.mayLoad((*src).Size())
+		}
 		return err
 	}
 }

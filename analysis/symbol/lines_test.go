@@ -415,6 +415,50 @@ func TestStrippedGo(t *testing.T) {
 	}
 }
 
+// A package of split DWARF beside the program is as good as the files that it
+// was made of.
+func TestSplitPackage(t *testing.T) {
+	tool, err := exec.LookPath("dwp") // which knows no DWARF 5
+	if err != nil {
+		t.Skip("needs dwp: ", err)
+	}
+	path := buildProgram(t, "c", linesProgram, "-O2", "-gsplit-dwarf", "-gdwarf-4")
+	want := 0
+	lines := NewResolver(files{}).Lines(Ref{Path: path})
+	addrs := randomAddresses(t, path, 500)
+	var calls [][]Call
+	for _, addr := range addrs {
+		c := lines.Calls(nil, addr)
+		calls, want = append(calls, c), want+max(0, len(c)-1)
+	}
+	if want == 0 {
+		t.Fatal("no inlined calls: nothing is tested")
+	}
+	pack := exec.CommandContext(t.Context(), tool, "-e", path, "-o", path+".dwp")
+	pack.Dir = filepath.Dir(path)
+	if text, err := pack.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", "dwp", err, text)
+	}
+	dwo, err := filepath.Glob(filepath.Join(filepath.Dir(path), "*.dwo"))
+	if err != nil || len(dwo) == 0 {
+		t.Fatal(dwo, err)
+	}
+	for _, name := range dwo {
+		if err := os.Remove(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lines = NewResolver(files{}).Lines(Ref{Path: path})
+	for i, addr := range addrs {
+		if got := lines.Calls(nil, addr); !slices.Equal(got, calls[i]) {
+			t.Fatalf("%#x: %v, before it was packed %v", addr, got, calls[i])
+		}
+	}
+	if err := lines.Err(); err != nil {
+		t.Error(err)
+	}
+}
+
 // sameCalls compares the calls of two forms of one program.
 func sameCalls(t *testing.T, path, other string) {
 	t.Helper()

@@ -95,6 +95,7 @@ type Resolver struct {
 	order   []*result           // failures are reported in the order of first use
 	found   map[buildid.ID]bool // some path had it
 	room    room                // of ObjectAt
+	loaded  int64               // bytes of DWARF
 	lines   map[Ref]*Lines      // by key
 }
 

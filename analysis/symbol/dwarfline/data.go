@@ -18,8 +18,8 @@ type Source struct {
 	BigEndian                        bool
 }
 
-// size is the number of bytes in all sections.
-func (s *Source) size() int {
+// Size is the number of bytes in all sections.
+func (s *Source) Size() int {
 	return len(s.Info) + len(s.Abbrev) + len(s.Line) + len(s.Str) + len(s.LineStr) +
 		len(s.Ranges) + len(s.Rnglists) + len(s.Addr) + len(s.StrOffsets) + len(s.CUIndex)
 }
@@ -103,7 +103,7 @@ func New(src *Source, o *Options) *Data {
 
 // newFile adds a file, with the work that its size allows for.
 func (d *Data) newFile(src *Source) *file {
-	d.fuel += int64(src.size())*workPerByte + 1<<16
+	d.fuel += int64(src.Size())*workPerByte + 1<<16
 	return &file{d: d, src: src, names: make(map[uint64]string)}
 }
 

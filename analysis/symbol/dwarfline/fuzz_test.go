@@ -86,7 +86,7 @@ func FuzzDWARF(f *testing.F) {
 				checkUnit(t, r.unit)
 			}
 		}
-		if least := -int64(64 * (src.size() + 1<<16)); d.fuel < least {
+		if least := -int64(64 * (src.Size() + 1<<16)); d.fuel < least {
 			t.Fatalf("fuel %d", d.fuel)
 		}
 	})

@@ -56,6 +56,43 @@ func TestCycle(t *testing.T) {
 	}
 }
 
+// An inlined call may have its name in the alternate file, as dwz leaves it; that
+// file may refer on, but not to itself for ever.
+func TestAlternate(t *testing.T) {
+	abbrev := []byte{
+		1, 0x11, 1, atLowpc, formAddr, atHighpc, formData8, 0, 0,
+		2, tagSubprogram, 1, atLowpc, formAddr, atHighpc, formData8, atName, 0xa1, 0x3e, 0, 0, // GNU_strp_alt
+		3, tagInlinedSubroutine, 0, atLowpc, formAddr, atHighpc, formData8, atAbstractOrigin, 0xa0, 0x3e, 0, 0, // GNU_ref_alt
+		0,
+	}
+	altAbbrev := []byte{
+		1, tagPartialUnit, 1, 0, 0,
+		2, tagSubprogram, 0, atName, formString, 0, 0,
+		3, tagSubprogram, 0, atSpecification, formRef4, 0, 0,
+		0,
+	}
+	const first = 12 // the first DIE behind that of the partial unit
+	altBody := append([]byte{4, 0, 0, 0, 0, 0, 8, 1, 2}, "shared\x00"...)
+	altBody = append(altBody, 3, first, 0, 0, 0)              // refers to it
+	altBody = append(altBody, 3, byte(first+8+5), 0, 0, 0, 0) // refers to itself
+	alt := &Source{Info: append(binary.LittleEndian.AppendUint32(nil, uint32(len(altBody))), altBody...), Abbrev: altAbbrev, Str: []byte("\x00outer\x00")}
+	for origin, want := range map[uint32]string{first: "shared", first + 8: "shared", first + 13: "", 7000: ""} {
+		var dies []byte
+		dies = append(dies, die(2, 0x1100, 0x100, 1)...)
+		dies = append(dies, die(3, 0x1110, 0x10, origin)...)
+		dies = append(dies, 0)
+		d := New(&Source{Info: unit4(dies...), Abbrev: abbrev}, &Options{Alt: func() *Source { return alt }})
+		calls := d.Calls(nil, 0x1118)
+		if len(calls) != 2 || calls[0].Name != want || calls[1].Name != "outer" {
+			t.Errorf("%d: %v, want %q in outer", origin, calls, want)
+		}
+		d = New(&Source{Info: unit4(dies...), Abbrev: abbrev}, nil)
+		if calls := d.Calls(nil, 0x1118); len(calls) != 2 || calls[0].Name != "" {
+			t.Errorf("%d without the file: %v", origin, calls)
+		}
+	}
+}
+
 // A tree that is too deep is left at a limit, and that is told.
 func TestDeep(t *testing.T) {
 	var dies []byte
