@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/gantry-tools/gantry/capture/snapshot"
+	"github.com/gantry-tools/gantry/internal/linux/procfs"
 	"github.com/gantry-tools/gantry/internal/linux/sys"
 	"github.com/gantry-tools/gantry/perf"
 )
@@ -46,12 +47,16 @@ func (r *Recorder) openSource() {
 type teller struct {
 	r    *Recorder
 	want func(*snapshot.Task) bool // nil: all that are in scope
+	data *dataMaps                 // nil: they are not wanted
 }
 
 // tellStatus writes what there was before the first sample. The sideband is
 // enabled already.
 func (r *Recorder) tellStatus(ctx context.Context) error {
 	t := &teller{r: r}
+	if r.opts.dumpsStacks() {
+		t.data = &dataMaps{fs: r.fs, scanner: procfs.NewMapsScanner()}
+	}
 	if err := t.kernel(); err != nil {
 		return err
 	}
@@ -151,6 +156,11 @@ func (t *teller) task(rec perf.Record) error {
 	t.r.side.lineage.told(rec)
 	t.r.side.status(rec)
 	t.r.side.learn(rec)
+	if m, ok := rec.(*perf.Mmap2); ok && t.data != nil {
+		if err := t.dataMaps(m); err != nil {
+			return err
+		}
+	}
 	return t.write(rec)
 }
 

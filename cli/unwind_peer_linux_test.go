@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/gantry-tools/gantry/internal/testutil"
@@ -47,6 +48,7 @@ NOINLINE void memory(void) { char *p = malloc(1 << 18), *q = malloc(1 << 18); me
 NOINLINE void prints(void) { char b[200]; for (int i = 0; i < 100; i++) snprintf(b, 200, "%d %s %f", i, "hello", i * 1.5); sink += b[3]; }
 NOINLINE unsigned long tail(int n) { return spin(n); }
 int main(int argc, char **argv) {
+	if (argc > 2) getchar();
 	signal(SIGPROF, handler); // by CPU time: a busy machine gives no more of them
 	struct itimerval it = {{0, 9700}, {0, 9700}};
 	setitimer(ITIMER_PROF, &it, 0);
@@ -104,9 +106,11 @@ func TestUnwindPeer(t *testing.T) {
 		flags               []string
 		rounds              int
 		gantry              bool // recorded by gantry
+		running             bool // from when it runs already
 	}{
 		{name: "c", compiler: "gcc", src: unwindC, flags: []string{"-O2", "-fomit-frame-pointer"}, rounds: 400},
 		{name: "c-by-gantry", compiler: "gcc", src: unwindC, flags: []string{"-O2", "-fomit-frame-pointer"}, rounds: 200, gantry: true},
+		{name: "c-attached", compiler: "gcc", src: unwindC, flags: []string{"-O2", "-fomit-frame-pointer"}, rounds: 200, running: true},
 		{name: "c-clang", compiler: "clang", src: unwindC, flags: []string{"-O1"}, rounds: 200},
 		{name: "cxx", compiler: "g++", src: unwindCxx, flags: []string{"-x", "c++", "-O2"}, rounds: 150},
 		{name: "cxx-unoptimised", compiler: "g++", src: unwindCxx, flags: []string{"-x", "c++", "-O0"}, rounds: 50},
@@ -116,9 +120,12 @@ func TestUnwindPeer(t *testing.T) {
 			prog := compileAs(t, filepath.Join(dir, c.name), c.compiler, c.src, append(c.flags, "-pthread"))
 			file := prog + ".data"
 			record := []string{"record", "-q", "-e", "cpu-clock", "-F", "1999", "--call-graph", "dwarf", "-o", file, "--", prog, strconv.Itoa(c.rounds)}
-			if c.gantry {
+			switch {
+			case c.running:
+				p.recordRunning(prog, c.rounds, file, store)
+			case c.gantry:
 				p.gantry(slices.Insert(record, 1, "--buildid-dir", store, "--trim-stacks")...)
-			} else {
+			default:
 				p.perf(record...)
 			}
 			fields := []string{"script", "-i", file, "-F", "tid,time,ip,sym,dso", "--no-inline"}
@@ -128,6 +135,29 @@ func TestUnwindPeer(t *testing.T) {
 		})
 	}
 	total.report(t)
+}
+
+// recordRunning has gantry record a program that runs, and waits for a line,
+// when recording begins. The recorded command sends the line and waits for the
+// program's end, also when it is told that all recorded tasks have ended.
+func (p *peer) recordRunning(prog string, rounds int, file, store string) {
+	t := p.t
+	t.Helper()
+	in, out := filepath.Join(p.dir, "in"), filepath.Join(p.dir, "out")
+	for _, name := range []string{in, out} {
+		if err := syscall.Mkfifo(name, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Both ends are open from the start, so that nobody waits to open them.
+	cmd := exec.Command("sh", "-c", fmt.Sprintf("exec %s %d wait <>%s 1<>%s", prog, rounds, in, out))
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	defer cmd.Process.Kill()
+	p.gantry("record", "-q", "-e", "cpu-clock", "-F", "1999", "--call-graph", "dwarf", "--buildid-dir", store, "-o", file,
+		"-p", strconv.Itoa(cmd.Process.Pid), "--duration", "60s", "--", "sh", "-c", "trap : TERM; echo >"+in+"; cat "+out+"; exit 0")
 }
 
 // compileAs compiles a program to the given path.
