@@ -83,13 +83,13 @@ func (r *Resolver) readCode(ref Ref, dump bool) (c *jit.Code, kind string, err e
 func parseCode(r io.ReaderAt, size int64) (*jit.Code, string, error) {
 	c, err := jit.ReadDump(io.NewSectionReader(r, 0, size))
 	if !errors.Is(err, jit.ErrNotDump) {
-		return c, "jitdump", err
+		return c, sourceDump, err
 	}
 	c, err = jit.ReadMap(io.NewSectionReader(r, 0, size))
 	if err == nil && c.Len() == 0 {
 		err = fmt.Errorf("perf map without functions: %w", fs.ErrNotExist)
 	}
-	return c, "perf-map", err
+	return c, sourceMap, err
 }
 
 // IsCode reports whether a file is a perf map or a jitdump, with code in it.

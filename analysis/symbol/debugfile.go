@@ -143,17 +143,24 @@ func (s *symbolReader) stripped() bool {
 
 // addSeparate adds the symbols of a stripped file, which r has: those of its
 // debug file, else of its mini debug info and of the Go runtime's table. Without
-// any it has its dynamic symbols.
-func (s *symbolReader) addSeparate(id buildid.ID, debug *debugSource, r io.ReaderAt) {
+// any it has its dynamic symbols. It returns where the names are from now, as
+// Object.Source has it.
+func (s *symbolReader) addSeparate(id buildid.ID, debug *debugSource, r io.ReaderAt) string {
 	if debug != nil {
 		add := func(r io.ReaderAt, size int64) error { return s.addDebug(id, r, size) }
 		if debug.find(id, readDebugLink(s.file), add) == nil {
-			return
+			return sourceDebugFile
 		}
 	}
 	// What is broken is as good as missing.
-	_ = s.addMini()
-	_ = s.addGo(r)
+	source := sourceDynsym
+	if s.addMini() == nil {
+		source = sourceMini
+	}
+	if s.addGo(r) == nil {
+		source = sourceGo
+	}
+	return source
 }
 
 // addDebug adds the .symtab of the debug file in r, if it belongs to the file

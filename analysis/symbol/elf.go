@@ -50,11 +50,23 @@ type Object struct {
 	demangled names
 }
 
-// Source says where the names come from: "symtab", or for generated code
-// "perf-map" or "jitdump".
+// Values of Object.Source.
+const (
+	sourceSymtab    = "symtab"
+	sourceDynsym    = "dynsym"
+	sourceDebugFile = "debug file"
+	sourceMini      = "mini debug info"
+	sourceGo        = "pclntab"
+	sourceMap       = "perf-map"
+	sourceDump      = "jitdump"
+)
+
+// Source says where the names of functions come from: "symtab"; of a stripped
+// file from the best that there is of "debug file", "pclntab", "mini debug info"
+// and "dynsym"; of generated code from "perf-map" or "jitdump".
 func (o *Object) Source() string {
 	if o.source == "" {
-		return "symtab"
+		return sourceSymtab
 	}
 	return o.source
 }
@@ -119,7 +131,7 @@ func (l *loader) symbols(s *symbolReader, o *Object, r io.ReaderAt) error {
 		return err
 	}
 	if s.stripped() {
-		s.addSeparate(o.BuildID, l.debug, r)
+		o.source = s.addSeparate(o.BuildID, l.debug, r)
 	}
 	return nil
 }

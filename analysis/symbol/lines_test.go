@@ -391,6 +391,9 @@ func buildRust(t *testing.T) string {
 func TestStrippedGo(t *testing.T) {
 	whole, bare := buildGo(t), buildGo(t, "-ldflags=-s -w")
 	a, b := mustReadELF(t, whole), mustReadELF(t, bare)
+	if a.Source() != sourceSymtab || b.Source() != sourceGo {
+		t.Errorf("%s and %s", a.Source(), b.Source())
+	}
 	lines := NewResolver(files{}).Lines(Ref{Path: bare})
 	const n = 2000
 	unnamed, inlined := 0, 0

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 
 	"github.com/ulikunitz/xz/lzma"
 )
@@ -28,7 +29,7 @@ const (
 func (s *symbolReader) addMini() error {
 	sec := s.file.Section(".gnu_debugdata")
 	if sec == nil {
-		return nil
+		return fmt.Errorf("mini debug info: %w", fs.ErrNotExist)
 	}
 	if err := s.checkRange(sec); err != nil {
 		return fmt.Errorf("section %s: %w", sec.Name, err)

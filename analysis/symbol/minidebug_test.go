@@ -62,7 +62,7 @@ func TestMiniDebugInfo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := symbols(o); len(got) != len(want) || got[0] != want[0] {
+	if got := symbols(o); len(got) != len(want) || got[0] != want[0] || o.Source() != sourceMini {
 		t.Fatalf("%d symbols, the whole program has %d", len(got), len(want))
 	}
 	// What is broken adds nothing, and breaks nothing.
@@ -76,7 +76,7 @@ func TestMiniDebugInfo(t *testing.T) {
 	} {
 		b := withSection(t, bare, ".gnu_debugdata", content)
 		o, err := ReadELF(bytes.NewReader(b), int64(len(b)))
-		if err != nil || o.Len() != alone.Len() {
+		if err != nil || o.Len() != alone.Len() || o.Source() != sourceDynsym {
 			t.Errorf("%s: %v, want the %d symbols of the program", name, err, alone.Len())
 		}
 	}
@@ -164,7 +164,7 @@ func TestDebugLink(t *testing.T) {
 	} {
 		files := &linkFiles{memFiles: memFiles{files: map[string][]byte{"/opt/app": linked, tt.place: tt.file}}}
 		o, err := NewResolver(files).Object(Ref{Path: "/opt/app"})
-		if err != nil || o.Len() != tt.want || files.open != 0 {
+		if err != nil || o.Len() != tt.want || files.open != 0 || (o.Source() == sourceDebugFile) != (tt.want == want) {
 			t.Errorf("%s: %d symbols, %v, %d files open; want %d symbols", tt.place, o.Len(), err, files.open, tt.want)
 		}
 	}
