@@ -124,6 +124,7 @@ func (w *sidebandWalker) record(ring *ring, raw []byte) error {
 		}
 	case typ == perf.RecordLost && len(raw) >= lostMin:
 		ring.tally.lost += nativeOrder.Uint64(raw[lostCountAt:])
+		w.strangers.blind()
 		if w.filter != nil {
 			w.filter.Blind()
 		}

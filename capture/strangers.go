@@ -21,8 +21,8 @@ type strangers struct {
 
 	mu   sync.Mutex
 	pids map[int32]struct{}
-	// complete: these are all. Otherwise /proc has to tell.
-	complete bool
+	// These are all if complete and not blinded. Otherwise /proc has to tell.
+	complete, blinded bool
 }
 
 // maxStrangers bounds the processes that are remembered.
@@ -44,7 +44,7 @@ func (s *strangers) saw(pid int32, pidNS, mntNS uint64) {
 	case !stranger:
 		delete(s.pids, pid)
 	case len(s.pids) >= maxStrangers:
-		s.complete = false
+		s.blinded = true
 	default:
 		s.pids[pid] = struct{}{}
 	}
@@ -60,11 +60,21 @@ func (s *strangers) ended(pid int32) {
 	delete(s.pids, pid)
 }
 
+// blind says that something may not have been told.
+func (s *strangers) blind() {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.blinded = true
+}
+
 // finish is called once, when the snapshot has been taken. all: it told of
 // every process.
 func (s *strangers) finish(all bool) {
 	s.mu.Lock()
-	s.complete = all && len(s.pids) < maxStrangers
+	s.complete = all
 	s.mu.Unlock()
 	close(s.told)
 }
@@ -78,7 +88,7 @@ func (s *strangers) list(ctx context.Context) (pids []int, ok bool) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.complete {
+	if !s.complete || s.blinded {
 		return nil, false
 	}
 	for pid := range s.pids {

@@ -46,6 +46,12 @@ func TestStrangersNotComplete(t *testing.T) {
 		t.Error("complete without a complete snapshot")
 	}
 	s = newStrangers(container.Namespaces{})
+	s.blind()
+	s.finish(true)
+	if _, ok := s.list(t.Context()); ok {
+		t.Error("complete though sideband was lost")
+	}
+	s = newStrangers(container.Namespaces{})
 	s.finish(true)
 	for pid := range int32(maxStrangers + 1) {
 		s.saw(pid, 5, 6)

@@ -86,7 +86,10 @@ func (f *snapshotFlags) run(e *env, cmd *cobra.Command) error {
 	if err != nil {
 		return hint.Wrap(fmt.Errorf("find containers: %w", err), "is /proc mounted? 'gantry doctor' tells more")
 	}
-	warnings := r.Refresh(cmd.Context())
+	var warnings []container.Warning
+	if !file || len(f.containers) > 0 { // a file gets the names when it is written
+		warnings = r.Refresh(cmd.Context())
+	}
 	if err := cmd.Context().Err(); err != nil {
 		return fmt.Errorf("find containers: %w", err)
 	}

@@ -19,6 +19,9 @@ type recording struct {
 	// lost is the larger of what the two kinds of record tell: perf writes
 	// at the end the event's own count of what it told before.
 	lost uint64
+	// mapped are the MMAP2 records of files that gantry's sideband has,
+	// withID those with a build-id.
+	mapped, withID uint64
 }
 
 func (rec *recording) String() string {
@@ -29,11 +32,16 @@ func (rec *recording) String() string {
 const (
 	recordLost        = 2
 	recordSample      = 9
+	recordMmap2       = 10
 	recordLostSamples = 13
+
+	miscStatus  = 1 << 11 // of gantry: found, not happened
+	miscBuildID = 1 << 14
+	mmap2PathAt = 72
 )
 
-// scan counts samples and lost samples of a file. It reads record headers
-// only, so that it favours neither of the tools that wrote the file.
+// scan counts samples, lost samples and mappings of a file. It reads little more
+// than headers, so that it favours neither of the tools that wrote the file.
 func scan(path string) (*recording, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -81,6 +89,16 @@ func (rec *recording) count(r *bufio.Reader) error {
 		switch typ {
 		case recordSample:
 			rec.samples++
+		case recordMmap2:
+			body, err := r.Peek(mmap2PathAt + 2)
+			if err != nil {
+				return err
+			}
+			misc := binary.LittleEndian.Uint16(header[4:])
+			if path := body[mmap2PathAt:]; path[0] == '/' && path[1] != '/' && misc&miscStatus == 0 {
+				rec.mapped++
+				rec.withID += uint64(misc & miscBuildID / miscBuildID)
+			}
 		case recordLost, recordLostSamples:
 			// LOST has an id before the number.
 			at, into := 8, &counted

@@ -24,14 +24,32 @@ type size struct {
 	input  time.Duration // length of the recording that is read
 	short  time.Duration // length of the one for what perf is slowest at
 	rounds int
-	record time.Duration // length of the long run of the recording row
+	record time.Duration // for how long recording is measured
+	// recordRounds is how often: more than other rows, because the load is
+	// never the same twice.
+	recordRounds int
+	// tasks are the numbers of idle processes that start-up and snapshot are
+	// measured with.
+	tasks [2]int
 }
 
 var sizes = map[string]size{
-	"tiny":   {time.Second, time.Second, 1, 2 * time.Second}, // only to try it out
-	"small":  {16 * time.Second, 10 * time.Second, 2, 4 * time.Second},
-	"medium": {40 * time.Second, 10 * time.Second, 3, 10 * time.Second},
-	"large":  {90 * time.Second, 20 * time.Second, 3, 20 * time.Second},
+	"tiny": { // only to try it out
+		input: time.Second, short: time.Second, rounds: 1,
+		record: time.Second, recordRounds: 1, tasks: [2]int{50, 100},
+	},
+	"small": {
+		input: 16 * time.Second, short: 10 * time.Second, rounds: 2,
+		record: 3 * time.Second, recordRounds: 5, tasks: [2]int{2000, 10000},
+	},
+	"medium": {
+		input: 40 * time.Second, short: 10 * time.Second, rounds: 3,
+		record: 5 * time.Second, recordRounds: 10, tasks: [2]int{2000, 10000},
+	},
+	"large": {
+		input: 90 * time.Second, short: 20 * time.Second, rounds: 3,
+		record: 10 * time.Second, recordRounds: 15, tasks: [2]int{2000, 10000},
+	},
 }
 
 // options are the flags.
@@ -66,15 +84,8 @@ func run(ctx context.Context, stdout, stderr io.Writer, args []string) (err erro
 		defer func() { err = errors.Join(err, os.RemoveAll(o.dir)) }()
 	}
 	b := &bench{options: *o, log: stderr}
-	in, err := b.makeInputs(ctx)
-	if err != nil {
-		return fmt.Errorf("make the inputs: %w", err)
-	}
-	b.printMachine(stdout, in)
-	if err := b.readRows(ctx, stdout, in); err != nil {
-		return err
-	}
-	for _, rows := range []func(context.Context, io.Writer) error{b.dumpRows, b.symbolRows, b.recordRows, b.filterRows} {
+	b.printMachine(stdout)
+	for _, rows := range []func(context.Context, io.Writer) error{b.readRows, b.dumpRows, b.symbolRows, b.recordRows, b.startRows, b.snapshotRows, b.filterRows} {
 		if err := rows(ctx, stdout); err != nil {
 			return err
 		}
@@ -119,7 +130,7 @@ type bench struct {
 	log io.Writer
 }
 
-func (b *bench) printMachine(w io.Writer, in *inputs) {
+func (b *bench) printMachine(w io.Writer) {
 	var u syscall.Utsname
 	release := "unknown kernel"
 	if syscall.Uname(&u) == nil {
@@ -131,5 +142,4 @@ func (b *bench) printMachine(w io.Writer, in *inputs) {
 	}
 	fmt.Fprintf(w, "%s; Linux %s, %d CPUs; median of %d rounds in alternation\n\n",
 		trimLine(version), release, onlineCPUs(), b.size.rounds)
-	fmt.Fprintf(w, "Input: %s. With children, which perf needs 20 kB a sample for: %s.\n\n", in.long, in.short)
 }

@@ -65,10 +65,18 @@ func readingRows(in *inputs) []row {
 	}
 }
 
-// readRows measures the rows that read a file.
-func (b *bench) readRows(ctx context.Context, w io.Writer, in *inputs) error {
-	rows := slices.DeleteFunc(readingRows(in), func(r row) bool { return !strings.Contains(r.name, b.rows) })
-	return b.printRows(ctx, w, rows)
+// readRows measures the rows that read a file, if any of them is wanted.
+func (b *bench) readRows(ctx context.Context, w io.Writer) error {
+	unwanted := func(r row) bool { return !strings.Contains(r.name, b.rows) }
+	if len(slices.DeleteFunc(readingRows(&inputs{}), unwanted)) == 0 {
+		return nil
+	}
+	in, err := b.makeInputs(ctx)
+	if err != nil {
+		return fmt.Errorf("make the inputs: %w", err)
+	}
+	fmt.Fprintf(w, "Input: %s. With children, which perf needs 20 kB a sample for: %s.\n\n", in.long, in.short)
+	return b.printRows(ctx, w, slices.DeleteFunc(readingRows(in), unwanted))
 }
 
 // printRows measures rows and prints them as they come.
@@ -130,5 +138,5 @@ func verdict(perf, gantry, target float64) string {
 	if target == 1 {
 		return ratio + " | 1 | " + mark
 	}
-	return fmt.Sprintf("%s | 1/%.0f | %s", ratio, 1/target, mark)
+	return fmt.Sprintf("%s | 1/%.3g | %s", ratio, 1/target, mark)
 }
