@@ -92,6 +92,7 @@ const peerWork = `for i in 1 2 3; do ls -R /usr/include/linux >/dev/null; /bin/t
 func TestScriptPeer(t *testing.T) {
 	testutil.Require(t, testutil.Root, testutil.PerfEvents, testutil.Tracefs, testutil.Tool("perf", "sh"))
 	dir := t.TempDir()
+	t.Setenv("HOME", dir) // for gantry's store
 	for _, c := range peerCases() {
 		t.Run(c.name, func(t *testing.T) {
 			p := peer{t: t, dir: dir}
