@@ -179,7 +179,7 @@ func (x *lineFinder) dwarf(f *elf.File, r io.ReaderAt, size int64) (*dwarfline.D
 
 // maxDWARF bounds the DWARF that is held of all binaries: what is beyond has no
 // lines. One file has at most dwarfline.MaxSize.
-const maxDWARF = 1 << 32
+const maxDWARF = 1 << 31
 
 // mayLoad counts n bytes of DWARF that were loaded, and reports whether more may
 // be.

@@ -88,8 +88,11 @@ type unitRange struct {
 }
 
 // workPerByte is how often each byte of the sections may be looked at. Files
-// of compilers need less than two.
-const workPerByte = 32
+// of compilers need less than two. maxWork is the most of all.
+const (
+	workPerByte = 8
+	maxWork     = 1 << 32
+)
 
 // New prepares to answer from src. o may be nil.
 func New(src *Source, o *Options) *Data {
@@ -103,7 +106,7 @@ func New(src *Source, o *Options) *Data {
 
 // newFile adds a file, with the work that its size allows for.
 func (d *Data) newFile(src *Source) *file {
-	d.fuel += int64(src.Size())*workPerByte + 1<<16
+	d.fuel += min(int64(src.Size())*workPerByte+1<<16, maxWork)
 	return &file{d: d, src: src, names: make(map[uint64]string)}
 }
 
