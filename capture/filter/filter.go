@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/gantry-tools/gantry/container"
@@ -46,6 +47,7 @@ type Filter struct {
 	prefix   string
 	lost     map[uint64]bool // not found there
 	ids      map[string]uint64
+	sweepAt  int
 	// blind: sideband was lost, or does not tell of namespaces. Then what is
 	// known of tasks may be wrong.
 	blind bool
@@ -126,6 +128,7 @@ func newFilter(p *Plan, view *View, fsys procfs.FS) *Filter {
 	return &Filter{
 		plan: p, view: view, fs: fsys, now: time.Now, tasks: newTasks(p.host), lost: make(map[uint64]bool), ids: make(map[string]uint64),
 		cgroups: make(map[uint64]*cgroup), identities: make(map[kernel.Identity]*identity), clocks: p.needsTime(),
+		sweepAt: manyCgroups,
 	}
 }
 
@@ -210,11 +213,37 @@ func (f *Filter) Cgroup(id uint64, path string, status bool) {
 	if !status || !f.view.cgroups[container.CgroupID(id)] {
 		c.seen = f.now()
 	}
+	if len(f.cgroups) >= f.sweepAt {
+		f.sweep()
+	}
 	f.cgroups[id] = c
 	f.ids[path] = id
 	c.state.maybe = ^kernel.Rules(0) // so that setCgroup sees a change
 	f.pending++
 	f.setCgroup(id, c, f.view.cgroup(path, c.seen))
+}
+
+// manyCgroups is how many cgroups are remembered at least.
+const manyCgroups = 1 << 16
+
+// sweep forgets the cgroups that are gone and were not chosen: of a machine
+// that starts jobs for weeks there are ever more.
+func (f *Filter) sweep() {
+	for id, c := range f.cgroups {
+		if c.rules&kernel.ByCgroup == 0 && !exists(f.tree, id) {
+			f.pending -= toInt(c.maybe != 0)
+			delete(f.cgroups, id)
+			delete(f.ids, c.path)
+		}
+	}
+	f.sweepAt = max(manyCgroups, 2*len(f.cgroups))
+}
+
+// exists reports whether there still is a cgroup.
+func exists(tree *sys.FD, id uint64) bool {
+	dir, err := sys.OpenCgroup(tree, id)
+	dir.Close()
+	return !errors.Is(err, syscall.ESTALE)
 }
 
 // Record tells of a record of sideband: FORK, EXIT, NAMESPACES, COMM and CGROUP
@@ -343,7 +372,7 @@ func (f *Filter) place(id nsID, status bool) *place {
 				p.ids = append(p.ids, f.identity(i, &key, status))
 			}
 		case m.unknown(ns, &f.plan.host):
-			p.maybe |= m.Any | m.Open | m.listedRules()
+			p.maybe |= m.all()
 		}
 	}
 	return p
@@ -379,7 +408,9 @@ func (m *mask) unknown(ns, host *container.Namespaces) bool {
 	return unknown
 }
 
-func (m *mask) listedRules() (rules kernel.Rules) {
+// all is the rules that some identity of the mask may satisfy.
+func (m *mask) all() kernel.Rules {
+	rules := m.Any | m.Open
 	for _, l := range m.listed {
 		rules |= l.rules
 	}

@@ -50,6 +50,7 @@ func (f *Filter) LoadKernel(cgroups int) error {
 	for i := range f.plan.masks {
 		m := f.plan.masks[i].Mask
 		m.Listed = m.Listed || m.Open != 0
+		m.All = f.plan.masks[i].all()
 		c.Masks = append(c.Masks, m)
 		c.Identities += len(f.plan.masks[i].listed)
 	}
@@ -130,7 +131,7 @@ func (c *cache) cgroup(id uint64, s state) {
 	}
 	err := c.programs.SetCgroup(id, s.rules)
 	if errors.Is(err, syscall.E2BIG) {
-		c.note(c.programs.ForgetCgroup(c.cgroups.oldest(c.exists)))
+		c.note(c.programs.ForgetCgroup(c.cgroups.oldest(func(id uint64) bool { return exists(c.tree, id) })))
 		err = c.programs.SetCgroup(id, s.rules)
 	}
 	c.cgroups.add(id)
@@ -163,13 +164,6 @@ func (c *cache) note(err error) {
 	if c.err == nil && err != nil {
 		c.err = fmt.Errorf("filter in the kernel: %w", err)
 	}
-}
-
-// exists reports whether there still is a cgroup.
-func (c *cache) exists(id uint64) bool {
-	dir, err := sys.OpenCgroup(c.tree, id)
-	dir.Close()
-	return !errors.Is(err, syscall.ESTALE)
 }
 
 func (q *fifo[K]) add(k K) {

@@ -25,8 +25,6 @@ type View struct {
 	identities map[kernel.Identity]told
 	known      map[kernel.Identity]told
 	cgroups    map[container.CgroupID]bool // known cgroups
-	// Chosen is how many containers were found by name.
-	Chosen int
 }
 
 // told is what is known of containers with one identity.
@@ -79,18 +77,15 @@ func (p *Plan) View(t *container.Table, asked time.Time, final bool) *View {
 	for _, cg := range t.Cgroups() {
 		v.cgroups[cg.ID] = true
 	}
-	chosen := make(map[*container.Container]bool)
 	for i := range p.byName {
 		found, err := t.Select(p.byName[i].name)
 		if err != nil {
 			continue // none, or an ambiguous prefix of an id: none yet
 		}
 		for _, c := range found {
-			chosen[c] = true
 			v.choose(&p.byName[i], c)
 		}
 	}
-	v.Chosen = len(chosen)
 	return v
 }
 

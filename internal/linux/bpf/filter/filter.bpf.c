@@ -37,6 +37,7 @@ struct mask {
 	__u32 listed;   // identities of this mask may be in the map
 	__u64 any;      // rules that hold for each identity
 	__u64 open;     // rules that an identity which is not in the map may satisfy
+	__u64 all;      // rules that some identity may satisfy
 };
 
 // The namespaces of a task, 0 where they are not known.
@@ -165,7 +166,7 @@ __noinline int ask_mask(__u32 i, const struct namespaces *task, struct said *sai
 	if (same)
 		return 0;
 	if (unknown) {
-		said->maybe |= masks[i].any | masks[i].open;
+		said->maybe |= masks[i].all;
 		return 0;
 	}
 	said->rules |= masks[i].any;

@@ -63,6 +63,9 @@ type Mask struct {
 	Any Rules
 	// Open are those that a task may satisfy whose identity is not in the map.
 	Open Rules
+	// All are those that some task may satisfy: what is asked of one that has
+	// given up its namespaces, as it ends.
+	All Rules
 }
 
 // Identity is a key of the map of identities.
@@ -83,8 +86,8 @@ type Config struct {
 
 // mask is struct mask of filter.bpf.c.
 type mask struct {
-	Set, Listed uint32
-	Any, Open   uint64
+	Set, Listed    uint32
+	Any, Open, All uint64
 }
 
 // Programs are the loaded filter. Close releases it; events that it was set on
@@ -119,7 +122,7 @@ func (c *Config) set(spec *ebpf.CollectionSpec) error {
 	var masks [MaxMasks]mask
 	all := uint32(0)
 	for i, m := range c.Masks {
-		masks[i] = mask{Set: m.Set, Any: uint64(m.Any), Open: uint64(m.Open)}
+		masks[i] = mask{Set: m.Set, Any: uint64(m.Any), Open: uint64(m.Open), All: uint64(m.Any | m.Open | m.All)}
 		if m.Listed {
 			masks[i].Listed = 1
 		}

@@ -30,6 +30,7 @@ type programMask struct {
 	Listed uint32
 	Any    uint64
 	Open   uint64
+	All    uint64
 }
 
 // Names of all BPF objects in the ELF.
