@@ -4,6 +4,7 @@ package analysis
 
 import (
 	"hash/maphash"
+	"math"
 	"math/bits"
 
 	"github.com/gantry-tools/gantry/analysis/profile"
@@ -167,7 +168,7 @@ func (t *siteTable) add(p *pendingSite, x *sites) {
 		}
 		if s := t.at(uint32(slot) - 1); s.addr == p.addr && s.context == p.context && s.labels == p.labels {
 			s.count += p.count
-			s.value += p.value
+			s.value += min(p.value, math.MaxUint64-s.value)
 			return
 		}
 	}

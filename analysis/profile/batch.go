@@ -10,8 +10,7 @@ type Batch struct {
 	b      *Builder
 	items  []batchItem
 	frames []FrameID // of the items
-	recent []recent  // nil until AddFrame is used
-	single []StackID // by FrameID: the stack of this frame alone, 0 if not made
+	last   []uint32  // by FrameID: the last sample whose stack is this frame, plus one
 	touch  uint64    // keeps the loads that only warm the caches
 }
 
@@ -28,50 +27,36 @@ type batchItem struct {
 
 const batchSize = 128
 
-// recent remembers a sample whose stack is one frame.
-type recent struct {
-	labels LabelsID
-	frame  FrameID
-	event  uint32
-	sample uint32 // plus one; 0 is none
-}
-
-const recentBits = 14
-
 // NewBatch makes an empty batch.
 func (b *Builder) NewBatch() *Batch {
 	return &Batch{b: b, items: make([]batchItem, 0, batchSize), frames: make([]FrameID, 0, 32*batchSize)}
 }
 
-// AddFrame is like Add for a stack of one frame. Nearly always the sample is
-// one of the recent ones, which takes neither a stack nor a hash table.
+// AddFrame is like Add for a stack of one frame. Mostly the sample is the last
+// one with that frame, which takes neither a stack nor a hash table.
 func (x *Batch) AddFrame(l LabelsID, f FrameID, event int, count, value uint64) {
-	if x.recent == nil {
-		x.recent = make([]recent, 1<<recentBits)
+	if missing := int(f) + 1 - len(x.last); missing > 0 {
+		x.last = append(x.last, make([]uint32, missing)...)
 	}
-	h := (uint64(f)<<32 | uint64(l)) * 0x9E3779B97F4A7C15
-	slot := &x.recent[(h^uint64(event)<<(64-recentBits))>>(64-recentBits)]
-	if slot.sample == 0 || slot.frame != f || slot.labels != l || slot.event != uint32(event) {
-		x.Flush() // ids do not depend on what is recent
-		s := sample{stack: x.stackOf(f), labels: l, event: uint32(event)}
-		*slot = recent{l, f, s.event, x.b.sample(x.b.hashSample(l, s.stack, s.event), s) + 1}
+	samples, e := &x.b.p.samples, &x.b.p.Events[event]
+	last := x.last[f]
+	if last == 0 || samples.at(last-1).labels != l || samples.at(last-1).event != uint32(event) {
+		x.Flush() // ids do not depend on what was last
+		s := sample{labels: l, event: uint32(event)}
+		if last > 0 {
+			s.stack = samples.at(last - 1).stack
+		} else {
+			s.stack = x.b.Stack([]FrameID{f})
+		}
+		last = x.b.sample(x.b.hashSample(l, s.stack, s.event), s) + 1
+		x.last[f] = last
 	}
-	s, e := x.b.p.samples.at(slot.sample-1), &x.b.p.Events[event]
+	count, value = min(count, maxTotal-e.Samples), min(value, maxTotal-e.Value)
+	s := samples.at(last - 1)
 	s.count += count
 	s.value += value
 	e.Samples += count
 	e.Value += value
-}
-
-// stackOf is the stack of one frame.
-func (x *Batch) stackOf(f FrameID) StackID {
-	if missing := int(f) + 1 - len(x.single); missing > 0 {
-		x.single = append(x.single, make([]StackID, missing)...)
-	}
-	if x.single[f] == 0 {
-		x.single[f] = x.b.Stack([]FrameID{f})
-	}
-	return x.single[f]
 }
 
 // Add is like Builder.Stack and Builder.Add together. It keeps no reference to

@@ -15,30 +15,35 @@ import (
 
 // sortRow is a row on its way into the order of a table: the heaviest first,
 // then by what they show. In a long table most rows weigh the same, and many
-// show the same texts, so texts are put in order once, and rows compare by the
-// ranks of theirs.
+// show the same container, command and object: these texts are put in order
+// once, and rows compare by the ranks of theirs. Nearly every row has a
+// function of its own.
 type sortRow struct {
 	total, self uint64 // weights, the heavier the larger
 	rank        uint64 // of the first columns, as many as fit
+	name        uint64 // the first bytes of the function's, which mostly decide
 	row         *row
 }
 
 // sortRows orders rows by weight, then by what they show.
 func (t *table) sortRows(rows []*row) {
-	rankings := make([]ranking, len(t.o.Sort))
-	for i, k := range t.o.Sort {
-		rankings[i] = t.ranking(k)
-	}
-	first := 0
-	for width := 0; first < len(rankings); first++ {
-		if width += rankings[first].width; width > 64 {
+	var packed []ranking // in sortRow.rank
+	columns := t.o.Sort
+	for width := 0; len(columns) > 0 && columns[0] != KeySym; columns = columns[1:] {
+		r := t.ranking(columns[0])
+		if width += r.width; width > 64 {
 			break
 		}
+		packed = append(packed, r)
+	}
+	rest := make([]func(a, b sortRow) int, len(columns))
+	for i, k := range columns {
+		rest[i] = t.comparing(k)
 	}
 	order := make([]sortRow, len(rows))
 	for i, r := range rows {
-		order[i] = sortRow{total: t.sortWeight(r, r.total), self: t.sortWeight(r, r.self), row: r}
-		for _, k := range rankings[:first] {
+		order[i] = sortRow{total: t.sortWeight(r, r.total), self: t.sortWeight(r, r.self), name: t.keys.prefix(r.key), row: r}
+		for _, k := range packed {
 			order[i].rank = order[i].rank<<k.width | uint64(k.of(r))
 		}
 	}
@@ -47,14 +52,36 @@ func (t *table) sortRows(rows []*row) {
 			return c
 		}
 		c := cmp.Or(cmp.Compare(b.self, a.self), cmp.Compare(a.rank, b.rank))
-		for i := first; c == 0 && i < len(rankings); i++ {
-			c = cmp.Compare(rankings[i].of(a.row), rankings[i].of(b.row))
+		for i := 0; c == 0 && i < len(rest); i++ {
+			c = rest[i](a, b)
 		}
 		return c
 	})
 	for i := range order {
 		rows[i] = order[i].row
 	}
+}
+
+// comparing compares rows by one column.
+func (t *table) comparing(k Key) func(a, b sortRow) int {
+	if k != KeySym {
+		r := t.ranking(k)
+		return func(a, b sortRow) int { return cmp.Compare(r.of(a.row), r.of(b.row)) }
+	}
+	return func(a, b sortRow) int {
+		if a.name != b.name {
+			return cmp.Compare(a.name, b.name)
+		}
+		return t.keys.list[a.row.key].compare(t.keys.list[b.row.key])
+	}
+}
+
+// prefix is the first bytes of a function's name, as a number that compares as
+// they do.
+func (k *keyspace) prefix(key uint32) uint64 {
+	var b [8]byte
+	copy(b[:], k.list[key].name)
+	return binary.BigEndian.Uint64(b[:])
 }
 
 // sortWeight is a number that grows with a weight of r. Rows of different
@@ -66,92 +93,50 @@ func (t *table) sortWeight(r *row, weight uint64) uint64 {
 	return weight
 }
 
-// ranking is the order of rows by one column: the rank of what a row shows,
-// which fits in width bits.
+// ranking is the order of rows by one column that many rows show the same of:
+// the rank of what a row shows, which fits in width bits.
 type ranking struct {
 	of    func(*row) uint32
 	width int
 }
 
 func (t *table) ranking(k Key) ranking {
-	var number func(*row) uint32
+	number := func(r *row) uint32 { return r.key }
 	var rank []uint32
 	switch k {
 	case KeyEvent:
 		return ranking{func(r *row) uint32 { return r.event }, bits.Len(uint(len(t.events)))}
 	case KeyDSO:
 		number = func(r *row) uint32 { return t.keys.dso[r.key] }
-		rank = t.keys.rankDSOs()
-	case KeySym:
-		number = func(r *row) uint32 { return r.key }
-		rank = t.keys.rank()
+		rank = rankAll(len(t.keys.dsos), func(a, b int) int { return strings.Compare(t.keys.dsos[a], t.keys.dsos[b]) })
 	case KeySrcline:
-		number = func(r *row) uint32 { return r.key }
-		rank = rankAll(len(t.keys.list), func(i int) string { return t.keys.list[i].line }, strings.Compare)
+		rank = rankAll(len(t.keys.list), func(a, b int) int { return strings.Compare(t.keys.list[a].line, t.keys.list[b].line) })
 	case KeySrcfile:
-		number = func(r *row) uint32 { return r.key }
-		rank = rankAll(len(t.keys.list), func(i int) string { return t.keys.list[i].src }, strings.Compare)
+		rank = rankAll(len(t.keys.list), func(a, b int) int { return strings.Compare(t.keys.list[a].src, t.keys.list[b].src) })
 	default:
 		number = func(r *row) uint32 { return r.group }
-		rank = rankAll(len(t.groups), func(i int) int { return i }, func(a, b int) int {
-			return compareLabel(k, &t.groups[a], &t.groups[b])
-		})
+		rank = rankAll(len(t.groups), func(a, b int) int { return compareLabel(k, &t.groups[a], &t.groups[b]) })
 	}
 	return ranking{func(r *row) uint32 { return rank[number(r)] }, bits.Len(uint(len(rank)))}
 }
 
 // rankAll gives each of n things its place in their order, equal ones the
-// same. item makes what is compared of the number of a thing.
-func rankAll[T any](n int, item func(int) T, compare func(a, b T) int) []uint32 {
-	type place struct {
-		item   T
-		number int
-	}
-	order := make([]place, n)
+// same.
+func rankAll(n int, compare func(a, b int) int) []uint32 {
+	order := make([]int, n)
 	for i := range order {
-		order[i] = place{item(i), i}
+		order[i] = i
 	}
-	slices.SortFunc(order, func(a, b place) int { return compare(a.item, b.item) })
+	slices.SortFunc(order, compare)
 	rank := make([]uint32, n)
 	for i := 1; i < n; i++ {
-		a, b := &order[i-1], &order[i]
-		rank[b.number] = rank[a.number]
-		if compare(a.item, b.item) != 0 {
-			rank[b.number]++
+		a, b := order[i-1], order[i]
+		rank[b] = rank[a]
+		if compare(a, b) != 0 {
+			rank[b]++
 		}
 	}
 	return rank
-}
-
-func (k *keyspace) rankDSOs() []uint32 {
-	return rankAll(len(k.dsos), func(i int) string { return k.dsos[i] }, strings.Compare)
-}
-
-// rank gives each function its place in the order of frameKey.compare. The
-// first bytes of the names mostly decide, and the objects of those that have
-// none are in order already.
-func (k *keyspace) rank() []uint32 {
-	type item struct {
-		prefix uint64
-		dso    uint32
-		key    *frameKey
-	}
-	dsos := k.rankDSOs()
-	return rankAll(len(k.list), func(i int) item {
-		var b [8]byte
-		copy(b[:], k.list[i].name)
-		return item{binary.BigEndian.Uint64(b[:]), dsos[k.dso[i]], &k.list[i]}
-	}, func(a, b item) int {
-		switch {
-		case a.prefix != b.prefix:
-			return cmp.Compare(a.prefix, b.prefix)
-		case a.key.name != b.key.name:
-			return strings.Compare(a.key.name, b.key.name)
-		case a.dso != b.dso:
-			return cmp.Compare(a.dso, b.dso)
-		}
-		return a.key.compare(*b.key)
-	})
 }
 
 func compareLabel(k Key, a, b *profile.Labels) int {
