@@ -130,14 +130,8 @@ func (l *layout) fit(rows []*row) {
 	for i := range l.columns {
 		c := &l.columns[i]
 		c.width = len(c.title)
-		for _, r := range rows {
-			switch {
-			case c.cell != nil:
-				c.width = max(c.width, c.cell(r).width)
-			case !c.percent: // whose title is wider than 100.00%
-				l.digits = c.number(l.digits[:0], r)
-				c.width = max(c.width, len(l.digits))
-			}
+		if !c.percent { // whose title is wider than 100.00%
+			l.fitColumn(c, rows)
 		}
 		line += 2 + c.width
 	}
@@ -147,6 +141,23 @@ func (l *layout) fit(rows []*row) {
 			return
 		}
 		widest.width--
+	}
+}
+
+// fitColumn makes c as wide as what the rows have in it. If these are all rows,
+// it goes through them as they lie in memory.
+func (l *layout) fitColumn(c *column, rows []*row) {
+	all := l.t.rows
+	for i, r := range rows {
+		if len(rows) == len(all) {
+			r = &all[i]
+		}
+		if c.cell != nil {
+			c.width = max(c.width, c.cell(r).width)
+			continue
+		}
+		l.digits = c.number(l.digits[:0], r)
+		c.width = max(c.width, len(l.digits))
 	}
 }
 

@@ -19,10 +19,12 @@ import (
 // once, and rows compare by the ranks of theirs. Nearly every row has a
 // function of its own.
 type sortRow struct {
-	total, self uint64 // weights, the heavier the larger
-	rank        uint64 // of the first columns, as many as fit
-	name        uint64 // the first bytes of the function's, which mostly decide
-	row         *row
+	total uint64 // weight, the heavier the larger
+	rank  uint64 // of the first columns, as many as fit
+	name  uint64 // the first bytes of the function's, which mostly decide
+	addr  uint64 // of a function without a name
+	row   *row
+	dso   uint32 // number of the object
 }
 
 // sortRows orders rows by weight, then by what they show.
@@ -42,16 +44,25 @@ func (t *table) sortRows(rows []*row) {
 	}
 	order := make([]sortRow, len(rows))
 	for i, r := range rows {
-		order[i] = sortRow{total: t.sortWeight(r, r.total), self: t.sortWeight(r, r.self), name: t.keys.prefix(r.key), row: r}
+		order[i] = sortRow{
+			total: t.sortWeight(r, r.total), row: r,
+			name: t.keys.prefix(r.key), addr: t.keys.list[r.key].addr, dso: t.keys.dso[r.key],
+		}
 		for _, k := range packed {
 			order[i].rank = order[i].rank<<k.width | uint64(k.of(r))
 		}
 	}
 	slices.SortFunc(order, func(a, b sortRow) int {
-		if c := cmp.Compare(b.total, a.total); c != 0 {
-			return c
+		if a.total != b.total {
+			return cmp.Compare(b.total, a.total)
 		}
-		c := cmp.Or(cmp.Compare(b.self, a.self), cmp.Compare(a.rank, b.rank))
+		c := 0
+		if t.o.Children { // else it is the total
+			c = cmp.Compare(t.sortWeight(b.row, b.row.self), t.sortWeight(a.row, a.row.self))
+		}
+		if c == 0 {
+			c = cmp.Compare(a.rank, b.rank)
+		}
 		for i := 0; c == 0 && i < len(rest); i++ {
 			c = rest[i](a, b)
 		}
@@ -69,8 +80,11 @@ func (t *table) comparing(k Key) func(a, b sortRow) int {
 		return func(a, b sortRow) int { return cmp.Compare(r.of(a.row), r.of(b.row)) }
 	}
 	return func(a, b sortRow) int {
-		if a.name != b.name {
+		switch {
+		case a.name != b.name:
 			return cmp.Compare(a.name, b.name)
+		case a.addr != b.addr && a.addr != 0 && b.addr != 0 && a.dso == b.dso: // both have no name
+			return cmp.Compare(a.addr, b.addr)
 		}
 		return t.keys.list[a.row.key].compare(t.keys.list[b.row.key])
 	}
