@@ -184,7 +184,7 @@ func (t *siteTable) add(p *pendingSite, x *sites) {
 }
 
 func (t *siteTable) grow(x *sites) {
-	t.slots = make([]uint64, 2*len(t.slots))
+	t.slots = make([]uint64, 4*len(t.slots)) // by 2, the tables outgrown take as much as the last
 	const page = 4096 / 8
 	for i := 0; i < len(t.slots); i += page {
 		t.slots[i] = 0 // a page that is read first takes two faults to come to memory

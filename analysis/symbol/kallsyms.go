@@ -222,19 +222,19 @@ func textBinding(typ byte) (b binding, ok bool) {
 
 // parseHex reads the digits that b begins with.
 func parseHex(b []byte) (v uint64, rest []byte, ok bool) {
-	for i, c := range b {
-		switch {
-		case '0' <= c && c <= '9':
-			c -= '0'
-		case 'a' <= c && c <= 'f':
-			c -= 'a' - 10
-		default:
-			return v, b[i:], i > 0
+	n := 0
+	for ; n < len(b) && n < 16; n++ {
+		c := b[n]
+		digit := c - '0'
+		if digit > 9 {
+			if digit = c - 'a' + 10; digit < 10 || digit > 15 {
+				break
+			}
 		}
-		if i == 16 {
-			break
-		}
-		v = v<<4 | uint64(c)
+		v = v<<4 | uint64(digit)
 	}
-	return 0, nil, false
+	if n == 0 || n == len(b) {
+		return 0, nil, false
+	}
+	return v, b[n:], true
 }

@@ -16,10 +16,36 @@ import (
 // frameKey is what makes two frames the same function to a reader.
 type frameKey struct {
 	name, dso string
-	addr      uint64 // of a frame without a name
+	addr      uint64  // of a frame without a name
+	source    *source // nil if it is not asked for; keyspace has one of each
 	kernel    bool
 	inlined   bool
-	line, src string // the source line and the source file, if they are asked for
+}
+
+// source is what is asked for of a source line: itself, and its file.
+type source struct{ line, file string }
+
+// line is the source line, "" if it is not asked for, or of no function.
+func (k *frameKey) line() string {
+	if k.source == nil {
+		return ""
+	}
+	return k.source.line
+}
+
+// file is the same for the source file.
+func (k *frameKey) file() string {
+	if k.source == nil {
+		return ""
+	}
+	return k.source.file
+}
+
+func (k *frameKey) compareSource(o *frameKey) int {
+	if k.source == o.source {
+		return 0
+	}
+	return cmp.Or(strings.Compare(k.line(), o.line()), strings.Compare(k.file(), o.file()))
 }
 
 func (k frameKey) compare(o frameKey) int {
@@ -31,7 +57,7 @@ func (k frameKey) compare(o frameKey) int {
 		}
 	}
 	return cmp.Or(strings.Compare(k.name, o.name), strings.Compare(k.dso, o.dso),
-		cmp.Compare(k.addr, o.addr), kernel, strings.Compare(k.line, o.line), strings.Compare(k.src, o.src), k.compareInlined(o))
+		cmp.Compare(k.addr, o.addr), kernel, k.compareSource(&o), k.compareInlined(o))
 }
 
 func (k frameKey) compareInlined(o frameKey) int {

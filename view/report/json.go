@@ -274,9 +274,11 @@ func (j *jsonWriter) keys(r *row) any {
 			symbol := f.plain()
 			out.Sym, out.Kernel, out.Inlined = &symbol, &f.kernel, f.inlined
 		case KeySrcline:
-			out.Srcline = &f.line
+			line := f.line()
+			out.Srcline = &line
 		case KeySrcfile:
-			out.Srcfile = &f.src
+			file := f.file()
+			out.Srcfile = &file
 		default:
 			if out.label(k, g) {
 				continue

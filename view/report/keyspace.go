@@ -42,7 +42,7 @@ func function(p *profile.Profile, st []profile.FrameID) int {
 // its n-th frame, which is the function, at the line where the sample fell.
 func (k *keyspace) leaf(st []profile.FrameID, n uint32) uint32 {
 	key := k.of[st[n]]
-	if n == 0 || k.list[key].line == "" && k.list[key].src == "" {
+	if n == 0 || k.list[key].source == nil {
 		return key
 	}
 	pair := [2]profile.FrameID{st[0], st[n]}
@@ -50,7 +50,7 @@ func (k *keyspace) leaf(st []profile.FrameID, n uint32) uint32 {
 		return known
 	}
 	f, inner := k.list[key], &k.list[k.of[st[0]]]
-	f.line, f.src = inner.line, inner.src
+	f.source = inner.source
 	if k.leaves == nil {
 		k.leaves = make(map[[2]profile.FrameID]uint32)
 	}
@@ -127,19 +127,30 @@ func newKeyspace(p *profile.Profile, kind keyKind) *keyspace {
 // do.
 func (k *keyspace) numberLines(p *profile.Profile, kind keyKind) {
 	k.seen = map[frameKey]uint32{{}: 0}
+	sources := map[source]*source{}
 	for id := range k.of {
 		ref := p.FrameRef(profile.FrameID(id))
 		f := p.Frame(profile.FrameID(id))
 		key := kind.key(p, kind.ref(ref))
-		if kind.line {
-			key.line = sourceLine(&f)
-		}
-		if kind.src {
-			key.src = sourceFile(&f)
-		}
+		key.source = kind.source(&f, sources)
 		k.of[id] = k.number(key)
 		k.inlined = k.inlined || f.Inlined
 	}
+}
+
+// source is the one source that equals what is asked for of f.
+func (k keyKind) source(f *profile.Frame, known map[source]*source) *source {
+	var s source
+	if k.line {
+		s.line = sourceLine(f)
+	}
+	if k.src {
+		s.file = sourceFile(f)
+	}
+	if known[s] == nil {
+		known[s] = &s
+	}
+	return known[s]
 }
 
 // number is the number of a key, which is given now if it is new.

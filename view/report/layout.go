@@ -109,9 +109,9 @@ func (t *table) cell(r *row, k Key) cell {
 	case KeyDSO:
 		c.text = cmp.Or(t.keys.list[r.key].dso, unknown)
 	case KeySrcline:
-		c.text = t.keys.list[r.key].line
+		c.text = t.keys.list[r.key].line()
 	case KeySrcfile:
-		c.text = t.keys.list[r.key].src
+		c.text = t.keys.list[r.key].file()
 	case KeySym:
 		f := &t.keys.list[r.key]
 		c.mark, c.text = f.level(), f.symbol()

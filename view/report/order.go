@@ -124,9 +124,9 @@ func (t *table) ranking(k Key) ranking {
 		number = func(r *row) uint32 { return t.keys.dso[r.key] }
 		rank = rankAll(len(t.keys.dsos), func(a, b int) int { return strings.Compare(t.keys.dsos[a], t.keys.dsos[b]) })
 	case KeySrcline:
-		rank = rankAll(len(t.keys.list), func(a, b int) int { return strings.Compare(t.keys.list[a].line, t.keys.list[b].line) })
+		rank = rankAll(len(t.keys.list), func(a, b int) int { return strings.Compare(t.keys.list[a].line(), t.keys.list[b].line()) })
 	case KeySrcfile:
-		rank = rankAll(len(t.keys.list), func(a, b int) int { return strings.Compare(t.keys.list[a].src, t.keys.list[b].src) })
+		rank = rankAll(len(t.keys.list), func(a, b int) int { return strings.Compare(t.keys.list[a].file(), t.keys.list[b].file()) })
 	default:
 		number = func(r *row) uint32 { return r.group }
 		rank = rankAll(len(t.groups), func(a, b int) int { return compareLabel(k, &t.groups[a], &t.groups[b]) })
