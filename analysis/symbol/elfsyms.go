@@ -51,14 +51,14 @@ func (s *symbolReader) read() error {
 	return err
 }
 
-// keep takes a symbol that was read.
+// keep takes a symbol that was read, if it has a name to show.
 func (s *symbolReader) keep(e entry) {
 	e.second = s.second
 	if s.sieve != nil {
-		s.sieve.add(s.names, &e)
-		return
+		s.sieve.add(s.names, &e, s.isNamed)
+	} else if s.isNamed(&e) {
+		s.entries = append(s.entries, e)
 	}
-	s.entries = append(s.entries, e)
 }
 
 func (s *symbolReader) readText() {
@@ -210,6 +210,11 @@ func symbolSize(c elf.Class) int {
 }
 
 func decodeSymbol(b []byte, c elf.Class, o binary.ByteOrder) rawSymbol {
+	if little := binary.LittleEndian; c == elf.ELFCLASS64 && o == binary.ByteOrder(little) { // nearly always
+		b = b[:sym64Size]
+		return rawSymbol{name: little.Uint32(b), info: b[4], other: b[5], section: little.Uint16(b[6:]),
+			value: little.Uint64(b[8:]), size: little.Uint64(b[16:])}
+	}
 	if c == elf.ELFCLASS64 {
 		return rawSymbol{name: o.Uint32(b), info: b[4], other: b[5], section: o.Uint16(b[6:]),
 			value: o.Uint64(b[8:]), size: o.Uint64(b[16:])}
@@ -249,6 +254,9 @@ func (s *symbolReader) add(r rawSymbol, base uint32) {
 	if r.section == 0 || int(r.section) >= len(s.text) || !s.text[r.section].exec {
 		return // undefined, absolute, or data
 	}
+	if uint64(base)+uint64(r.name) >= uint64(len(s.names)) {
+		return
+	}
 	e := entry{start: r.value, name: base + r.name, noSize: r.size == 0}
 	switch elf.SymType(r.info & 0xf) {
 	case elf.STT_FUNC, elf.STT_GNU_IFUNC:
@@ -258,9 +266,6 @@ func (s *symbolReader) add(r rawSymbol, base uint32) {
 		}
 		e.label = true
 	default:
-		return
-	}
-	if !s.isNamed(uint64(base)+uint64(r.name), e.label) {
 		return
 	}
 	switch elf.SymBind(r.info >> 4) {
@@ -285,15 +290,15 @@ func (s *symbolReader) add(r rawSymbol, base uint32) {
 
 // isNamed reports whether a symbol has a name to show. It does not look for the
 // end of the name, which for all symbols of a file takes as long as all else.
-func (s *symbolReader) isNamed(off uint64, label bool) bool {
-	if off >= uint64(len(s.names)) || s.names[off] == 0 {
+func (s *symbolReader) isNamed(e *entry) bool {
+	if s.names[e.name] == 0 {
 		return false
 	}
-	if !label && !s.endless {
+	if !e.label && !s.endless {
 		return true
 	}
-	name := s.nameAt(off)
-	return len(name) > 0 && !(label && s.isMapping(name))
+	name := s.nameAt(uint64(e.name))
+	return len(name) > 0 && !(e.label && s.isMapping(name))
 }
 
 // nameAt is the name at an offset, nothing if there is none or it is too long.

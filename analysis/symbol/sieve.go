@@ -52,9 +52,14 @@ func (b *between) reset(wanted []uint64) {
 
 // slot is the slot of the gap that start lies in.
 func (b *between) slot(start uint64) *int32 {
-	addrs := b.wanted.addrs
-	if i := b.at; i < len(addrs) && start <= addrs[i] && (i == 0 || start > addrs[i-1]) {
-		return &b.slots[i]
+	addrs, i := b.wanted.addrs, b.at
+	if i == 0 || start > addrs[i-1] {
+		for end := min(i+maxSteps, len(addrs)); i < end && start > addrs[i]; i++ {
+		}
+		if i == len(addrs) || start <= addrs[i] {
+			b.at = i
+			return &b.slots[i]
+		}
 	}
 	b.at = 0 // of the first address that is not before start
 	if start > 0 {
@@ -62,6 +67,9 @@ func (b *between) slot(start uint64) *int32 {
 	}
 	return &b.slots[b.at]
 }
+
+// maxSteps is how many gaps are tried before the right one is searched for.
+const maxSteps = 8
 
 // wants says whether an address lies between start and end.
 func (s *sieve) wants(start, end uint64) bool {
@@ -72,24 +80,26 @@ func (s *sieve) wants(start, end uint64) bool {
 	return at >= 0 && s.wanted.addrs[at] >= start
 }
 
-// add takes the next symbol of the file.
-func (s *sieve) add(names []byte, e *entry) {
+// add takes the next symbol of the file, if named accepts it. That is asked
+// only where it counts, since names are all over the memory.
+func (s *sieve) add(names []byte, e *entry, named func(e *entry) bool) {
 	slot := s.slot(e.start)
 	if *slot == 0 {
 		s.gaps = append(s.gaps, gap{})
 		*slot = int32(len(s.gaps))
 	}
 	g := &s.gaps[*slot-1]
+	isLabel := e.label && e.noSize
 	switch {
-	case e.label && e.noSize:
-		if !g.labelled || e.start > g.label {
-			g.label, g.labelled = e.start, true
-		}
+	case isLabel && g.labelled && e.start <= g.label:
+	case !isLabel && g.found && e.start < g.last.start:
+		g.drop(e)
+	case !named(e):
+	case isLabel:
+		g.label, g.labelled = e.start, true
 	case !g.found || e.start > g.last.start:
 		g.drop(&g.last)
 		g.last, g.found = *e, true
-	case e.start < g.last.start:
-		g.drop(e)
 	case better(unsafe.String(unsafe.SliceData(names), len(names)), &g.last, e):
 		g.last = *e
 	}

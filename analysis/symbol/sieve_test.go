@@ -31,6 +31,8 @@ func textOf(t *Table, sym int32) string {
 	return fmt.Sprintf("%+v", t.Sym(sym))
 }
 
+func anyName(*entry) bool { return true }
+
 // someAddrs are n ascending numbers below limit.
 func someAddrs(r *rand.Rand, n int, limit uint64) []uint64 {
 	addrs := make([]uint64, n)
@@ -65,7 +67,7 @@ func TestSieve(t *testing.T) {
 		addrs := someAddrs(r, r.IntN(20), span+20)
 		s.reset(addrs)
 		for i := range entries {
-			s.add([]byte(names), &entries[i])
+			s.add([]byte(names), &entries[i], anyName)
 		}
 		kept, ok := s.entries()
 		if !ok {
@@ -91,16 +93,16 @@ func TestSieveOfSymbolsOnly(t *testing.T) {
 	var s sieve
 	s.reset([]uint64{5, 19, 20, 59, 60, 89})
 	for i := range entries[:2] {
-		s.add([]byte(names), &entries[i])
+		s.add([]byte(names), &entries[i], anyName)
 	}
 	if _, ok := s.entries(); !ok {
 		t.Error("functions behind each other were not sifted")
 	}
-	s.add([]byte(names), &entries[2])
+	s.add([]byte(names), &entries[2], anyName)
 	if _, ok := s.entries(); ok {
 		t.Error("60 may be behind the label or not, and was sifted")
 	}
-	s.add([]byte(names), &entries[3])
+	s.add([]byte(names), &entries[3], anyName)
 	if list, ok := s.entries(); ok {
 		t.Errorf("60 may be behind the label or not, and was sifted: %v", list)
 	}
