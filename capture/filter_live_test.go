@@ -27,8 +27,11 @@ import (
 )
 
 // workerSource reads numbers, and for each n calls getpriority and the function
-// hit n times, then burns a little CPU and says "done".
+// hit n times, then burns a little CPU and says "done". For a -1 it first goes
+// into network and UTS namespaces of its own.
 const workerSource = `
+#define _GNU_SOURCE
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
@@ -49,7 +52,10 @@ int main(void) {
 	puts("ready");
 	fflush(stdout);
 	while (fgets(line, sizeof line, stdin)) {
-		for (int i = atoi(line); i > 0; i--) {
+		int n = atoi(line);
+		if (n < 0 && unshare(CLONE_NEWNET | CLONE_NEWUTS) != 0)
+			return 1;
+		for (int i = n; i > 0; i--) {
 			syscall(SYS_getpriority, 0, 0);
 			hit(i);
 		}
@@ -413,6 +419,45 @@ func TestFilterLaterContainer(t *testing.T) {
 			// the other's is kept, and counted.
 			if n := by[priority][other.pid] + by["cpu-clock"][other.pid]; n > int(rec.res.Filtered.Undecided) {
 				t.Errorf("%v, want none of %d: %+v", by, other.pid, rec.res.Filtered)
+			}
+		})
+	}
+}
+
+// A task is recorded from the moment on when it comes into a container: by going
+// into namespaces, or by being moved into a cgroup.
+func TestFilterEntering(t *testing.T) {
+	testutil.Require(t, testutil.Root, testutil.PerfEvents, testutil.CgroupV2, testutil.Tracefs, testutil.BTF, testutil.Tool("gcc"))
+	prog := workerProgram(t)
+	jobs := testutil.NewCgroup(t, "/jobs/one")
+	var defs container.Definitions
+	for _, text := range []string{"spaces=net,uts", "job=cgroup=" + filepath.Dir(jobs.Path) + "/*"} {
+		d, err := container.ParseDefinition(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defs = append(defs, d)
+	}
+	probe := "uprobe:" + prog + ":hit"
+	for name, o := range map[string]Options{"kernel": {}, "recorder": {NoBPF: true}} {
+		t.Run(name, func(t *testing.T) {
+			outside, unshared, moved := started(t, false, prog), started(t, false, prog), started(t, false, prog)
+			o.Target.Containers, o.Resolver = chosen(t, defs, "spaces:any", "job:any")
+			o.Groups = groups(t, priority, probe)
+			rec := recordWhile(t, o, func() {
+				for _, w := range []*worker{outside, unshared, moved} {
+					w.calls(t, 10)
+				}
+				unshared.calls(t, -1)
+				jobs.Add(t, moved.pid)
+				for _, w := range []*worker{outside, unshared, moved} {
+					w.calls(t, 25)
+				}
+			})
+			for event, got := range samplesBy(t, rec.path) {
+				if got[outside.pid] != 0 || got[unshared.pid] != 25 || got[moved.pid] != 25 {
+					t.Errorf("%s: %v, want 25 of %d and %d, none of %d", event, got, unshared.pid, moved.pid, outside.pid)
+				}
 			}
 		})
 	}
