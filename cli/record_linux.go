@@ -51,7 +51,10 @@ out in the kernel; those of containers that start later are in.`,
 		Example: `  gantry record -g --duration 10s             the whole machine for ten seconds
   gantry record -g -- make -j4                a command and its children
   gantry record -g --container web            one container, by name or id
+  gantry record -g --container 'web-*' --wait those that start later, too
+  gantry record -g --container pod:any        whatever is in a pod
   gantry record -e sched:sched_switch -p 1234 a tracepoint of one process
+  gantry record -e uprobe:/bin/bash:readline  calls of a function of a file
   gantry record -g -o - --duration 5s | gantry report -i -`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			err := f.run(e, cmd, args)
