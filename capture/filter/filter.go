@@ -79,6 +79,8 @@ type identity struct {
 	state
 	key  kernel.Identity
 	mask int
+	// at is all namespaces with this identity.
+	at   []nsID
 	seen time.Time
 	// empty: no task is left in it. died is when the last one left for the
 	// last time, by CLOCK_BOOTTIME: the kernel gives the numbers of namespaces
@@ -312,12 +314,7 @@ func (f *Filter) turn() {
 
 // lived reports whether a task is in an identity.
 func (f *Filter) lived(i *identity) bool {
-	for ns := range f.places {
-		if f.tasks.live[ns] > 0 && slices.Contains(f.places[ns].ids, i) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(i.at, func(ns nsID) bool { return f.tasks.live[ns] > 0 })
 }
 
 func (f *Filter) turnIdentity(i *identity, empty bool, time uint64) {
@@ -369,7 +366,9 @@ func (f *Filter) place(id nsID, status bool) *place {
 		case ok:
 			p.any |= m.Any
 			if m.Listed || m.Open != 0 {
-				p.ids = append(p.ids, f.identity(i, &key, status))
+				in := f.identity(i, &key, status)
+				in.at = append(in.at, id)
+				p.ids = append(p.ids, in)
 			}
 		case m.unknown(ns, &f.plan.host):
 			p.maybe |= m.all()

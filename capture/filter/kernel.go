@@ -7,6 +7,7 @@ package filter
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"syscall"
 
 	kernel "github.com/gantry-tools/gantry/internal/linux/bpf/filter"
@@ -170,10 +171,29 @@ func (q *fifo[K]) add(k K) {
 	if q.in == nil {
 		q.in = make(map[K]bool)
 	}
-	if !q.in[k] {
-		q.in[k] = true
-		q.order = append(q.order, k)
+	if q.in[k] {
+		return
 	}
+	if len(q.order) > 2*len(q.in)+64 { // most have been removed since
+		q.tidy()
+	}
+	q.in[k] = true
+	q.order = append(q.order, k)
+}
+
+// tidy forgets the places of keys that were removed. One that came again has
+// its last place.
+func (q *fifo[K]) tidy() {
+	seen := make(map[K]bool, len(q.in))
+	kept := q.order[len(q.order):]
+	for _, k := range slices.Backward(q.order) {
+		if q.in[k] && !seen[k] {
+			seen[k] = true
+			kept = append(kept, k)
+		}
+	}
+	slices.Reverse(kept)
+	q.order = kept
 }
 
 // remove takes a key out and reports whether it was there.

@@ -124,4 +124,31 @@ func TestFifo(t *testing.T) {
 	if !slices.Equal(got[:2], []int{3, 4}) || got[2] > 2 || len(q.in) != 1 {
 		t.Errorf("%v, %v left", got, q.in)
 	}
+	for i := range 10000 { // what comes and goes leaves nothing behind
+		q.add(100)
+		q.add(100 + i)
+		q.remove(100)
+		q.remove(100 + i)
+	}
+	if len(q.order) > 100 {
+		t.Errorf("%d keys are in order, %d in the map", len(q.order), len(q.in))
+	}
+}
+
+func TestFifoTidy(t *testing.T) {
+	var q fifo[int]
+	for i := range 200 {
+		q.add(i)
+	}
+	for i := range 198 {
+		q.remove(i)
+	}
+	q.add(5) // behind 198 and 199, though it was there before them
+	var got []int
+	for range 3 {
+		got = append(got, q.oldest(func(int) bool { return false }))
+	}
+	if !slices.Equal(got, []int{198, 199, 5}) {
+		t.Error(got)
+	}
 }
