@@ -88,7 +88,10 @@ func (p *pass) initial() error {
 	p.stats.Processes += found.Processes
 	p.stats.Threads += found.Threads
 	p.stats.Mappings += found.Mappings
+	p.stats.Gone += found.Gone
 	p.stats.Denied += found.Denied
+	p.stats.Unreadable += found.Unreadable
+	p.stats.Reused += found.Reused
 	return err
 }
 
