@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gantry-tools/gantry/capture"
+	"github.com/gantry-tools/gantry/capture/filter"
 	"github.com/gantry-tools/gantry/container"
 	"github.com/gantry-tools/gantry/internal/hint"
 	"github.com/gantry-tools/gantry/internal/linux/procfs"
@@ -76,11 +77,25 @@ func (f *recordFlags) choose(o *capture.Options, r *container.Resolver, sel stri
 	if anyTask(r, &c) {
 		return c, nil
 	}
-	if !c.Any && !f.wait {
+	if id, of := &c.Identity.Namespaces, &r.Table().Host; !c.Any && !f.wait {
+		if n := hostsOwn(id, of); n < container.NumNS {
+			return c, hint.Wrap(fmt.Errorf("%q: %s:%d: %w", sel, n, id[n], filter.ErrHost), "choose an identity that 'gantry containers' lists")
+		}
 		return c, hint.Wrap(fmt.Errorf("%q: %w", sel, container.ErrNoMatch), "'gantry containers' lists what runs; --wait records it once it starts")
 	}
 	f.notes = append(f.notes, fmt.Sprintf("nothing that runs is in %s yet; what starts from now on is recorded", sel))
 	return c, nil
+}
+
+// hostsOwn finds a namespace of an identity that is the host's, in which no
+// container can be; NumNS if there is none.
+func hostsOwn(id, host *container.Namespaces) container.Namespace {
+	for n, ino := range id {
+		if ino != 0 && ino == host[n] {
+			return container.Namespace(n)
+		}
+	}
+	return container.NumNS
 }
 
 func (f *recordFlags) chooseNamed(r *container.Resolver, c *container.Choice) error {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/gantry-tools/gantry/capture"
+	"github.com/gantry-tools/gantry/capture/filter"
 	"github.com/gantry-tools/gantry/container"
 	"github.com/gantry-tools/gantry/internal/hint"
 	"github.com/gantry-tools/gantry/internal/linux/sys"
@@ -277,5 +278,17 @@ func TestHumanNumbers(t *testing.T) {
 		if got := byteSize(n); got != want {
 			t.Errorf("%d: %s, want %s", n, got, want)
 		}
+	}
+}
+
+func TestRecordHostsNamespace(t *testing.T) {
+	r, err := container.NewResolver(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sel := fmt.Sprintf("uts:%d", r.Table().Host[container.UTSNS])
+	_, err = new(recordFlags).choose(new(capture.Options), r, sel)
+	if !errors.Is(err, filter.ErrHost) || hint.Of(err) == "" {
+		t.Errorf("%s: %v, hint %q", sel, err, hint.Of(err))
 	}
 }
