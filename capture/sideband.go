@@ -7,6 +7,7 @@ package capture
 import (
 	"bytes"
 	"fmt"
+	"strings"
 
 	"github.com/gantry-tools/gantry/capture/filter"
 	"github.com/gantry-tools/gantry/capture/perfevent"
@@ -204,10 +205,11 @@ func (w *sidebandWalker) mapping(raw []byte, m *mapping) {
 }
 
 // offer offers a file to the keeper. One that a process has mapped which is not
-// chosen is kept in reserve, unless it is the host's and would not be copied.
+// chosen is kept in reserve, unless it is the host's, which is not copied as long as it has a name.
 // The result is nil for what the keeper has not been told of.
 func (w *sidebandWalker) offer(key *binaryKey, at seen) *binary {
-	if w.reserve != nil && at.mnt != 0 && at.mnt != w.keep.hostMnt {
+	copied := at.mnt != w.keep.hostMnt || strings.HasSuffix(key.Path, " (deleted)")
+	if w.reserve != nil && at.mnt != 0 && copied {
 		w.reserve.mapped(key, at)
 		return nil
 	}
