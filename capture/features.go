@@ -113,7 +113,7 @@ func (r *Recorder) finish(table *container.Table) error {
 	f.BuildIDs = append(r.systemBuildIDs(), buildIDs(list)...)
 	gantry, jsonErr := r.gantrySection(table)
 	f.Gantry = gantry
-	closeErr := r.out.Close(f)
+	closeErr := cmp.Or(r.out.Close(f), r.room.finish())
 	r.result.Bytes = r.out.Size()
 	r.binaries.close()
 	return writeError(cmp.Or(closeErr, err, jsonErr))

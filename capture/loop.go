@@ -155,6 +155,7 @@ func (r *Recorder) pass() error {
 // write writes what a pass has read. While samples are held that are older than
 // others, the round goes on.
 func (r *Recorder) write(parts [][]byte) error {
+	r.room.ahead(r.out.Size())
 	if r.sift.holding() {
 		r.unfinished = r.unfinished || len(parts) > 0
 		if err := r.out.Write(parts...); err != nil {

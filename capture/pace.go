@@ -18,7 +18,7 @@ const (
 	// for and that found known files only.
 	nextPace = 25 * time.Millisecond
 	// lastPace is the longest: when all files that are mapped are known.
-	lastPace = 100 * time.Millisecond
+	lastPace = tick / 2
 	// alert is how long looks are frequent after a mount namespace appeared:
 	// a container is being made, whose files are known by no other path and
 	// may be gone with its first process.

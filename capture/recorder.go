@@ -38,6 +38,7 @@ type Recorder struct {
 	files  []io.Closer // what else is open
 
 	out      *perfdata.Writer
+	room     room
 	poll     *sys.Poller
 	ready    []sys.Ready
 	scan     scanner
@@ -361,6 +362,9 @@ func (r *Recorder) begin(out Output) error {
 	} else {
 		info, e := out.File.Stat()
 		brief := e == nil && info.Mode().IsRegular()
+		if brief {
+			r.room = newRoom(out.File)
+		}
 		r.out, err = perfdata.NewWriter(vectorFile{sys.VectorFile{File: out.File, Brief: brief}}, r.set.list, o)
 	}
 	return writeError(err)
