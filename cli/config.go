@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"go.yaml.in/yaml/v3"
 
@@ -58,7 +59,8 @@ func readConfig(name string) (*config, error) {
 	if name == "" {
 		path = defaultConfig
 	}
-	f, err := os.Open(path)
+	// A FIFO to which nobody writes is not waited for.
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	switch {
 	case name == "" && errors.Is(err, os.ErrNotExist):
 		return new(config), nil
@@ -69,6 +71,9 @@ func readConfig(name string) (*config, error) {
 	text, err := io.ReadAll(io.LimitReader(f, maxConfig+1))
 	if err == nil && len(text) > maxConfig {
 		err = fmt.Errorf("%s: more than %d bytes", path, maxConfig)
+	}
+	if info, e := f.Stat(); err == nil && e == nil && len(text) == 0 && info.Mode()&os.ModeNamedPipe != 0 {
+		err = fmt.Errorf("%s: nothing is written to the pipe", path)
 	}
 	if err != nil {
 		return nil, hint.Wrap(fmt.Errorf("read configuration: %w", err), "name a configuration file with --config")

@@ -4,10 +4,12 @@ package cli
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -188,5 +190,28 @@ func TestReservedNames(t *testing.T) {
 		if container.BuiltIn().Find(name) == nil && !container.Reserved(name) {
 			t.Errorf("%q may be the name of a definition", name)
 		}
+	}
+}
+
+func TestConfigPipe(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "fifo")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := readConfig(path); err == nil || !strings.Contains(err.Error(), "nothing is written") {
+		t.Errorf("%+v, %v", c, err)
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if _, err := w.WriteString("definitions: {vm: {namespaces: [uts]}}"); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	c, err := readConfig(fmt.Sprintf("/dev/fd/%d", r.Fd()))
+	if err != nil || c.definitions.Find("vm") == nil {
+		t.Errorf("%+v, %v", c, err)
 	}
 }
