@@ -106,14 +106,10 @@ func (b *bench) filterCost(ctx context.Context, c filterCase) (runs uint64, ns f
 	cmd := exec.CommandContext(ctx, b.gantry, args...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.Stderr = b.log
-	before, err := lastProgram()
-	if err != nil {
-		return 0, 0, err
-	}
 	if err := cmd.Start(); err != nil {
 		return 0, 0, err
 	}
-	runs, ns, err = programCost(ctx, before)
+	runs, ns, err = programCost(ctx, cmd.Process.Pid)
 	cmd.Process.Signal(os.Interrupt) // an error means that it has ended
 	return runs, ns, errors.Join(err, cmd.Wait())
 }
@@ -127,25 +123,11 @@ func noIdentity(n int) string {
 	return "bench:" + strings.Join(parts, ",")
 }
 
-// lastProgram is the highest number of a BPF program.
-func lastProgram() (id ebpf.ProgramID, err error) {
-	for {
-		next, err := ebpf.ProgramGetNextID(id)
-		if errors.Is(err, os.ErrNotExist) {
-			return id, nil
-		}
-		if err != nil {
-			return id, err
-		}
-		id = next
-	}
-}
-
-// programCost waits for the filter, which is loaded after another program, and
-// looks at its count over some time.
-func programCost(ctx context.Context, before ebpf.ProgramID) (runs uint64, ns float64, err error) {
+// programCost waits until the filter of a recorder runs, and looks at its count
+// over some time.
+func programCost(ctx context.Context, recorder int) (runs uint64, ns float64, err error) {
 	for range 100 {
-		p, err := findProgram(before)
+		p, err := findProgram(recorder)
 		if err != nil {
 			return 0, 0, err
 		}
@@ -163,35 +145,53 @@ func programCost(ctx context.Context, before ebpf.ProgramID) (runs uint64, ns fl
 		if err != nil {
 			return 0, 0, err
 		}
-		if s.RunCount == 0 {
-			return 0, 0, errors.New("it did not run")
-		}
 		return s.RunCount, float64(s.Runtime) / float64(s.RunCount), nil
 	}
-	return 0, 0, errors.New("it was not loaded")
+	return 0, 0, errors.New("it did not run")
 }
 
-// findProgram is the filter that was loaded after another program, or nil.
-func findProgram(before ebpf.ProgramID) (*ebpf.Program, error) {
-	for id := before; ; {
-		next, err := ebpf.ProgramGetNextID(id)
-		if errors.Is(err, os.ErrNotExist) {
-			return nil, nil
-		}
+// findProgram is the filter that a recorder holds and that has run, or nil. Others
+// may record at the same time.
+func findProgram(recorder int) (*ebpf.Program, error) {
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/fdinfo/*", recorder))
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
 		if err != nil {
-			return nil, err
+			continue // it is closed
 		}
-		id = next
-		p, err := ebpf.NewProgramFromID(id)
+		_, rest, ok := strings.Cut(string(text), "\nprog_id:\t")
+		if !ok {
+			continue
+		}
+		line, _, _ := strings.Cut(rest, "\n")
+		id, err := strconv.ParseUint(line, 10, 32)
 		if err != nil {
-			continue // it is gone
+			return nil, fmt.Errorf("%s: prog_id: %w", file, err)
 		}
-		info, err := p.Info()
-		if err == nil && info.Name == filterProgram {
+		if p := runningFilter(ebpf.ProgramID(id)); p != nil {
 			return p, nil
 		}
-		p.Close()
 	}
+	return nil, nil
+}
+
+// runningFilter is the program if it is a filter that has run, else nil.
+func runningFilter(id ebpf.ProgramID) *ebpf.Program {
+	p, err := ebpf.NewProgramFromID(id)
+	if err != nil {
+		return nil // it is gone
+	}
+	info, err := p.Info()
+	if err == nil && info.Name == filterProgram {
+		if s, err := p.Stats(); err == nil && s.RunCount > 0 {
+			return p
+		}
+	}
+	p.Close()
+	return nil
 }
 
 func pause(ctx context.Context, d time.Duration) error {
