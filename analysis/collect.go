@@ -26,6 +26,9 @@ type CollectOptions struct {
 	Stacks bool
 	// Addresses: frames are told apart by address, not by function.
 	Addresses bool
+	// Reasons: frames without a name say in Source why. It counts with Stacks
+	// only.
+	Reasons bool
 	// Lines: frames have the source line, and are told apart by it.
 	Lines bool
 	// Inline: calls that the compiler inlined are frames. It counts with

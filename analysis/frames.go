@@ -260,7 +260,10 @@ func (c *collector) frame(p place, ip uint64, byAddr bool) profile.Frame {
 	loc := c.s.describe(p, ip)
 	f := profile.Frame{Name: loc.Name, DSO: loc.DSO, Path: loc.Path, Source: loc.Source, Kernel: loc.Kernel}
 	if p.bin != nil {
-		f.BuildID = p.bin.hexID
+		f.BuildID, f.Origin = p.bin.hexID, p.bin.origin()
+	}
+	if c.o.Reasons && f.Name == "" {
+		f.Source = c.s.whyNameless(&p)
 	}
 	if byAddr {
 		f.Addr = loc.Addr
@@ -272,7 +275,7 @@ func (c *collector) frame(p place, ip uint64, byAddr bool) profile.Frame {
 // objectOf is what the frames of the functions of a binary have in common.
 func (c *collector) objectOf(b *binary) profile.ObjectID {
 	if b.object == 0 {
-		b.object = c.b.Object(&profile.Frame{DSO: b.dso, Path: b.file.Path, BuildID: b.hexID}) + 1
+		b.object = c.b.Object(&profile.Frame{DSO: b.dso, Path: b.file.Path, BuildID: b.hexID, Origin: b.origin()}) + 1
 	}
 	return b.object - 1
 }

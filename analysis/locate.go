@@ -39,6 +39,7 @@ const noSymbol = -1
 type binary struct {
 	file *timeline.File
 	obj  *symbol.Object // nil if it could not be read
+	err  error          // why not
 	// lines are the source lines, nil as long as nobody asks.
 	lines *symbol.Lines
 	dso   string
@@ -113,9 +114,7 @@ func (s *Session) binary(f *timeline.File) *binary {
 	b := s.newBinary(f)
 	s.binaries[f.Index] = b
 	if openable(f.Path) {
-		if obj, err := s.object(f); err == nil {
-			b.setObject(obj)
-		}
+		b.setObject(s.object(f))
 	}
 	return b
 }
@@ -131,8 +130,19 @@ func (s *Session) newBinary(f *timeline.File) *binary {
 	return b
 }
 
-func (b *binary) setObject(obj *symbol.Object) {
-	b.obj, b.frames = obj, make([]profile.FrameID, obj.Len())
+// setObject takes what reading the symbols gave.
+func (b *binary) setObject(obj *symbol.Object, err error) {
+	if b.err = err; err == nil {
+		b.obj, b.frames = obj, make([]profile.FrameID, obj.Len())
+	}
+}
+
+// origin is where the file was found, "" if it was not.
+func (b *binary) origin() string {
+	if b.obj == nil {
+		return ""
+	}
+	return b.obj.Place
 }
 
 // object reads the symbols of f, or of the code that is generated in its memory.
@@ -197,8 +207,10 @@ func (s *Session) oneContent(f *timeline.File) bool {
 
 // openable says whether a mapping's name can be that of an ELF file.
 func openable(name string) bool {
-	return strings.HasPrefix(name, "/") && !strings.HasPrefix(name, "//") || name == "[vdso]" || name == "[vdso32]"
+	return strings.HasPrefix(name, "/") && !strings.HasPrefix(name, "//") || isVDSO(name)
 }
+
+func isVDSO(name string) bool { return name == "[vdso]" || name == "[vdso32]" }
 
 // shortName is what perf calls the object in a report.
 func shortName(name string) string {
@@ -216,16 +228,26 @@ func (s *Session) describe(p place, ip uint64) Location {
 	l := Location{Addr: p.addr, Mapping: p.mapping, Kernel: p.kernel}
 	switch {
 	case p.isKsym:
-		l.DSO, l.Path, l.Name, l.Offset, l.Source = p.ksym.Name, p.ksym.Name, p.ksym.Name, ip-p.ksym.Start, "ksymbol"
+		l.DSO, l.Path, l.Name, l.Offset, l.Source = p.ksym.Name, p.ksym.Name, p.ksym.Name, ip-p.ksym.Start, ksymSource(&p.ksym)
 	case p.kernel:
 		s.describeKernel(&l, p)
 	case p.bin != nil:
 		l.DSO, l.Path = p.bin.dso, p.bin.file.Path
 		if p.sym != noSymbol {
-			l.Name, l.Offset, l.Source = p.bin.obj.Demangled(p.sym), p.addr-p.bin.obj.Sym(p.sym).Start, p.bin.obj.Source()
+			l.Name, l.Offset, l.Source = p.bin.obj.Demangled(p.sym), p.addr-p.bin.obj.Sym(p.sym).Start, p.bin.obj.Source(p.sym)
+			if isVDSO(l.Path) {
+				l.Source = "vdso"
+			}
 		}
 	}
 	return l
+}
+
+func ksymSource(k *symbol.Ksym) string {
+	if k.Type == symbol.KsymBPF {
+		return "bpf"
+	}
+	return "ksymbol"
 }
 
 func (s *Session) describeKernel(l *Location, p place) {

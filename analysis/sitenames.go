@@ -66,9 +66,7 @@ func (s *Session) loadBinaries(offsets [][]uint64) {
 		switch {
 		case !openable(f.Path):
 		case isPerfMap(f.Path):
-			if obj, err := s.object(f); err == nil {
-				b.setObject(obj)
-			}
+			b.setObject(s.object(f))
 		case b.id.IsZero():
 			s.loadBinary([]*binary{b}, offsets)
 		default:
@@ -93,10 +91,11 @@ func (s *Session) loadBinary(files []*binary, offsets [][]uint64) {
 	for _, b := range files {
 		obj, err := s.resolver.ObjectAt(s.ref(b.file), all)
 		if err != nil {
+			b.err = err
 			continue
 		}
 		for _, b := range files {
-			b.setObject(obj)
+			b.setObject(obj, nil)
 		}
 		return
 	}

@@ -41,7 +41,7 @@ type reportFlags struct {
 	cpus                   string
 	percentage             string
 	stdio, showNrSamples   bool
-	verbose                bool
+	verbose, coverage      bool
 	symbols                symbolFlags
 	container, comm        []string
 	selectors              []string // of container, one by one
@@ -61,7 +61,8 @@ of perf record are read alike, also from a pipe (-i -).`,
 		Example: `  gantry report                                    everything, by container
   gantry report --sort container,sym -g none       functions per container
   gantry report --container web --no-children      one container
-  gantry report --format svg -o flame.svg          a flame graph`,
+  gantry report --format svg -o flame.svg          a flame graph
+  gantry report --coverage                         what has no name, and why`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(e, cmd) },
 	}
@@ -104,6 +105,7 @@ func (f *reportFlags) register(cmd *cobra.Command) {
 	fl.StringSliceVarP(&f.tids, "tid", "t", nil, "only these threads")
 	fl.StringVarP(&f.cpus, "cpu", "C", "", "only these cpus, such as 0-3,5")
 	fl.StringSliceVar(&f.event, "event", nil, "only these events")
+	fl.BoolVar(&f.coverage, "coverage", false, "show how much has names, where they come from, and what is missing or lost, as text or json")
 	fl.StringVar(&f.roots, "roots", "", "first levels of flame graphs and folded stacks, as --sort (default container,comm)")
 	fl.StringVar(&f.title, "title", "", "title of a flame graph")
 	fl.IntVar(&f.width, "width", 0, "columns to fit in (default: the terminal's, else unlimited)")
@@ -119,6 +121,9 @@ func (f *reportFlags) run(e *env, cmd *cobra.Command) error {
 		return usageError(cmd, err)
 	}
 	if err := f.parse(); err != nil {
+		return usageError(cmd, err)
+	}
+	if err := f.checkCoverage(cmd, format); err != nil {
 		return usageError(cmd, err)
 	}
 	defs, err := f.definitions.given(cmd, false)
@@ -146,12 +151,8 @@ func (f *reportFlags) run(e *env, cmd *cobra.Command) error {
 	if err := selectIdentities(&o.Filter, f.selectors, s, open); err != nil {
 		return usageError(cmd, err)
 	}
-	relaxGC(o.NeedsStacks(format))
-	p, err := s.Collect(analysis.CollectOptions{
-		Fields: o.Fields(format), Definitions: o.Definitions(format), Symbols: o.NeedsSymbols(format), Stacks: o.NeedsStacks(format),
-		Addresses: format == report.FormatPprof, Lines: o.NeedsLines(format),
-		Inline: f.inlines(format, r.Events()),
-	})
+	relaxGC(f.coverage || o.NeedsStacks(format))
+	p, err := s.Collect(f.collects(format, r.Events()))
 	if err != nil {
 		return fmt.Errorf("%s: %w", f.input, err)
 	}
@@ -164,13 +165,55 @@ func (f *reportFlags) run(e *env, cmd *cobra.Command) error {
 	if len(p.Events) == 0 {
 		fmt.Fprintf(e.stderr, "gantry: %s: no samples\n", f.input)
 	}
-	err = writeOutput(e, f.output, func(w io.Writer) error { return report.Write(w, format, p, o) })
+	err = writeOutput(e, f.output, func(w io.Writer) error { return f.write(w, format, p) })
 	explainWarnings(e.stderr, f.input, s)
 	sources.explain(e.stderr)
 	explainSnapshot(e.stderr, f.input, r.Features().Gantry, f.verbose)
 	explainFilter(e.stderr, f.input, r.Features().Gantry, f.verbose)
 	f.explain(e, format, p, s, r.Events())
 	return err
+}
+
+func (f *reportFlags) write(w io.Writer, format report.Format, p *profile.Profile) error {
+	if f.coverage {
+		return report.WriteCoverage(w, format, p, &f.opts)
+	}
+	return report.Write(w, format, p, &f.opts)
+}
+
+// collects says what the report needs of the recording.
+func (f *reportFlags) collects(format report.Format, evs *perf.Events) analysis.CollectOptions {
+	o := &f.opts
+	if f.coverage {
+		return analysis.CollectOptions{
+			Fields: o.Filter.Fields() | profile.FieldContainer, Definitions: o.Filter.Definitions(),
+			Symbols: true, Stacks: true, Reasons: true,
+		}
+	}
+	return analysis.CollectOptions{
+		Fields: o.Fields(format), Definitions: o.Definitions(format), Symbols: o.NeedsSymbols(format), Stacks: o.NeedsStacks(format),
+		Addresses: format == report.FormatPprof, Lines: o.NeedsLines(format),
+		Inline: f.inlines(format, evs),
+	}
+}
+
+// checkCoverage refuses what makes no difference to a coverage.
+func (f *reportFlags) checkCoverage(cmd *cobra.Command, format report.Format) error {
+	if !f.coverage {
+		return nil
+	}
+	if format != report.FormatText && format != report.FormatJSON {
+		return fmt.Errorf("--coverage is text or json, not %s", f.format)
+	}
+	for _, name := range []string{
+		"sort", "children", "no-children", "call-graph", "no-call-graph", "inline", "no-inline", "percent-limit", "percentage",
+		"show-nr-samples", "roots", "title",
+	} {
+		if cmd.Flags().Changed(name) {
+			return fmt.Errorf("--coverage has no use for --%s: leave one of them out", name)
+		}
+	}
+	return nil
 }
 
 // explain says what the report itself does not: that the filter left nothing,
@@ -180,9 +223,12 @@ func (f *reportFlags) explain(e *env, format report.Format, p *profile.Profile, 
 	if filter := f.opts.Filter.String(); sel.Samples == 0 && filter != "" && len(p.Events) > 0 {
 		explainEmpty(e.stderr, f.input, filter, s, events)
 	}
-	if f.verbose {
+	switch {
+	case f.verbose:
 		explainFailures(e.stderr, s.Unresolved(), 0)
 		return
+	case f.coverage:
+		return // which has them
 	}
 	explainFailures(e.stderr, worthNaming(s.Unresolved(), sel.Nameless, sel.Samples), mostFailures)
 }

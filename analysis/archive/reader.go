@@ -190,6 +190,9 @@ var (
 	_ symbol.MapOpener   = (*opener)(nil)
 )
 
+// Place is what reports call the files that Open finds.
+func (o *opener) Place() string { return "archive" }
+
 func (o *opener) Open(ref symbol.Ref) (symbol.File, int64, error) {
 	return o.open(ask(o.index, binaryKind, ref, ""))
 }

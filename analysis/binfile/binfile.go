@@ -59,6 +59,9 @@ func OpenRoot(dir string, mountNS uint64) (*Root, error) {
 // Close releases the directory. Open files stay open.
 func (r *Root) Close() error { return r.root.Close() }
 
+// Place is what reports call the files that Open finds.
+func (r *Root) Place() string { return "path" }
+
 // Open opens the file at the path of ref. Without a build-id to check, it must
 // be of this mount namespace.
 func (r *Root) Open(ref symbol.Ref) (symbol.File, int64, error) {
@@ -80,6 +83,9 @@ type Processes struct {
 	// Proc is where procfs is mounted; empty for /proc.
 	Proc string
 }
+
+// Place is what reports call the files that Open finds.
+func (p *Processes) Place() string { return "process" }
 
 // Open opens the file at the path of ref, as its process sees it. As another
 // process may have the number by now, there must be a build-id or an inode
@@ -130,6 +136,9 @@ func (p *Processes) root(pid int32) (*os.Root, error) {
 type Store struct {
 	*buildid.Store
 }
+
+// Place is what reports call the files that Open finds.
+func (s *Store) Place() string { return "store" }
 
 // Open opens the file with the build-id of ref.
 func (s *Store) Open(ref symbol.Ref) (symbol.File, int64, error) {

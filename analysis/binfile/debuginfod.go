@@ -19,6 +19,9 @@ type Debuginfod struct {
 	*debuginfod.Client
 }
 
+// Place is what reports call the files that Open finds.
+func (d *Debuginfod) Place() string { return "debuginfod" }
+
 // Open gets the file with the build-id of ref.
 func (d *Debuginfod) Open(ref symbol.Ref) (symbol.File, int64, error) {
 	return d.get(ref, debuginfod.Executable)

@@ -20,7 +20,10 @@ type Frame struct {
 	// /proc/PID/maps. All zero if not known.
 	MapStart, MapLimit, MapOffset uint64
 	// Source says where the name comes from: symtab, kallsyms, perf-map...
+	// Of a frame without a name it may say why it has none.
 	Source string
+	// Origin says where the object's file was found: path, process, store...
+	Origin string
 	File   string
 	Line   uint32
 	Kernel bool
@@ -45,6 +48,7 @@ type frame struct {
 // object is what the frames of one mapping have in common.
 type object struct {
 	dso, path, buildID   stringID
+	origin               stringID
 	start, limit, offset uint64
 }
 
@@ -59,7 +63,7 @@ func (t *frameTable) get(id FrameID) Frame {
 	o := &t.objects[f.object]
 	return Frame{
 		Name: t.strings[f.name], Source: t.strings[f.source],
-		DSO: t.strings[o.dso], Path: t.strings[o.path], BuildID: t.strings[o.buildID],
+		DSO: t.strings[o.dso], Path: t.strings[o.path], BuildID: t.strings[o.buildID], Origin: t.strings[o.origin],
 		Addr: f.addr, MapStart: o.start, MapLimit: o.limit, MapOffset: o.offset,
 		File: t.strings[f.file], Line: f.line,
 		Kernel: f.kernel, Inlined: f.isInlined,
@@ -114,7 +118,7 @@ func (b *Builder) object(o object) uint32 {
 }
 
 func (b *Builder) hashObject(o *object) uint64 {
-	h := b.hash.pair(uint64(o.dso)<<32|uint64(o.path), uint64(o.buildID))
+	h := b.hash.pair(uint64(o.dso)<<32|uint64(o.path), uint64(o.buildID)<<32|uint64(o.origin))
 	return b.hash.pair(h, b.hash.pair(o.start, o.limit)^o.offset)
 }
 
@@ -127,10 +131,10 @@ func (b *Builder) hashFrame(f *frame) uint64 {
 type ObjectID uint32
 
 // Object interns what f has in common with the other frames of its object:
-// DSO, Path, BuildID and where it is mapped.
+// DSO, Path, BuildID, Origin and where it is mapped.
 func (b *Builder) Object(f *Frame) ObjectID {
 	return ObjectID(b.object(object{
-		dso: b.intern(f.DSO), path: b.intern(f.Path), buildID: b.intern(f.BuildID),
+		dso: b.intern(f.DSO), path: b.intern(f.Path), buildID: b.intern(f.BuildID), origin: b.intern(f.Origin),
 		start: f.MapStart, limit: f.MapLimit, offset: f.MapOffset,
 	}))
 }

@@ -25,14 +25,14 @@ type MapOpener interface {
 // wrote. An error is remembered, and told by Failures.
 func (r *Resolver) Code(ref Ref, dumps []Ref) (*Object, error) {
 	res := &result{ref: ref}
-	code, source := &jit.Code{}, ""
+	o, code := &Object{}, &jit.Code{}
 	res.err = fs.ErrNotExist
 	add := func(ref Ref, dump bool) {
-		c, kind, err := r.readCode(ref, dump)
+		c, from, place, err := r.readCode(ref, dump)
 		if err == nil {
 			code.Append(c)
-			source, res.err = kind, nil
-		} else if source == "" && !errors.Is(err, fs.ErrNotExist) {
+			o.source, o.Place, res.err = from, place, nil
+		} else if o.source == fromSymtab && !errors.Is(err, fs.ErrNotExist) {
 			res.err = err
 		}
 	}
@@ -47,14 +47,13 @@ func (r *Resolver) Code(ref Ref, dumps []Ref) (*Object, error) {
 		r.mu.Unlock()
 		return nil, res.err
 	}
-	o := codeObject(code.Functions())
-	o.source = source
+	o.setCode(code.Functions())
 	return o, nil
 }
 
 // readCode reads what the openers have for ref: a perf map, or a jitdump. Other
 // than a path, their content tells which.
-func (r *Resolver) readCode(ref Ref, dump bool) (c *jit.Code, kind string, err error) {
+func (r *Resolver) readCode(ref Ref, dump bool) (c *jit.Code, from uint16, place string, err error) {
 	err = fs.ErrNotExist
 	for _, o := range r.openers {
 		var f File
@@ -67,29 +66,29 @@ func (r *Resolver) readCode(ref Ref, dump bool) (c *jit.Code, kind string, err e
 			f, size, e = o.Open(ref)
 		}
 		if e == nil {
-			c, kind, e = parseCode(f, size)
+			c, from, e = parseCode(f, size)
 			f.Close()
 		}
 		if e == nil {
-			return c, kind, nil
+			return c, from, placeOf(o), nil
 		}
 		if !errors.Is(e, fs.ErrNotExist) {
 			err = e
 		}
 	}
-	return nil, "", err
+	return nil, 0, "", err
 }
 
-func parseCode(r io.ReaderAt, size int64) (*jit.Code, string, error) {
+func parseCode(r io.ReaderAt, size int64) (*jit.Code, uint16, error) {
 	c, err := jit.ReadDump(io.NewSectionReader(r, 0, size))
 	if !errors.Is(err, jit.ErrNotDump) {
-		return c, sourceDump, err
+		return c, fromDump, err
 	}
 	c, err = jit.ReadMap(io.NewSectionReader(r, 0, size))
 	if err == nil && c.Len() == 0 {
 		err = fmt.Errorf("perf map without functions: %w", fs.ErrNotExist)
 	}
-	return c, sourceMap, err
+	return c, fromMap, err
 }
 
 // IsCode reports whether a file is a perf map or a jitdump, with code in it.
@@ -104,8 +103,8 @@ func IsDump(r io.ReaderAt, size int64) bool {
 	return err == nil
 }
 
-// codeObject makes an Object of functions in memory.
-func codeObject(list []jit.Function) *Object {
+// setCode makes o an object of functions in memory.
+func (o *Object) setCode(list []jit.Function) {
 	var names []byte
 	entries := make([]entry, 0, len(list))
 	for i := range list {
@@ -113,10 +112,8 @@ func codeObject(list []jit.Function) *Object {
 		if len(names)+len(f.Name)+1 > maxStrings {
 			break
 		}
-		entries = append(entries, entry{start: f.Start, end: f.End, name: uint32(len(names)), bind: bindGlobal})
+		entries = append(entries, entry{start: f.Start, end: f.End, name: uint32(len(names)), bind: bindGlobal, kind: o.source})
 		names = append(append(names, f.Name...), 0)
 	}
-	o := &Object{}
-	o.Table, _ = buildTable(string(names), entries, better, 0)
-	return o
+	o.setTable(names, entries)
 }

@@ -143,24 +143,17 @@ func (s *symbolReader) stripped() bool {
 
 // addSeparate adds the symbols of a stripped file, which r has: those of its
 // debug file, else of its mini debug info and of the Go runtime's table. Without
-// any it has its dynamic symbols. It returns where the names are from now, as
-// Object.Source has it.
-func (s *symbolReader) addSeparate(id buildid.ID, debug *debugSource, r io.ReaderAt) string {
+// any it has its dynamic symbols.
+func (s *symbolReader) addSeparate(id buildid.ID, debug *debugSource, r io.ReaderAt) {
 	if debug != nil {
 		add := func(r io.ReaderAt, size int64) error { return s.addDebug(id, r, size) }
 		if debug.find(id, readDebugLink(s.file), add) == nil {
-			return sourceDebugFile
+			return
 		}
 	}
 	// What is broken is as good as missing.
-	source := sourceDynsym
-	if s.addMini() == nil {
-		source = sourceMini
-	}
-	if s.addGo(r) == nil {
-		source = sourceGo
-	}
-	return source
+	_ = s.addMini()
+	_ = s.addGo(r)
 }
 
 // addDebug adds the .symtab of the debug file in r, if it belongs to the file
@@ -174,7 +167,7 @@ func (s *symbolReader) addDebug(id buildid.ID, r io.ReaderAt, size int64) error 
 	if d.stripped() {
 		return fmt.Errorf("debug file without symbols: %w", fs.ErrNotExist)
 	}
-	if err := s.addSymtab(f, uint64(size)); err != nil {
+	if err := s.addSymtab(f, uint64(size), fromDebugFile); err != nil {
 		return fmt.Errorf("debug file: %w", err)
 	}
 	return nil

@@ -45,30 +45,55 @@ type Object struct {
 	Machine  elf.Machine
 	Segments []Segment // in the order of the file
 
-	source    string  // of the names, where it is not the symbols of a file
+	// Place is where the file was opened, as its Opener calls it.
+	Place string
+
+	sources   []uint16 // of the names, by symbol; nil if all have source
+	source    uint16
+	read      int     // symbols that were read, whether or not they are kept
 	exec      Segment // the first executable one, which is nearly always meant
 	demangled names
 }
 
-// Values of Object.Source.
+// Where names come from: the kinds of entries.
 const (
-	sourceSymtab    = "symtab"
-	sourceDynsym    = "dynsym"
-	sourceDebugFile = "debug file"
-	sourceMini      = "mini debug info"
-	sourceGo        = "pclntab"
-	sourceMap       = "perf-map"
-	sourceDump      = "jitdump"
+	fromSymtab uint16 = iota
+	fromDynsym
+	fromPLT
+	fromDebugFile
+	fromMini
+	fromGo
+	fromMap
+	fromDump
 )
 
-// Source says where the names of functions come from: "symtab"; of a stripped
-// file from the best that there is of "debug file", "pclntab", "mini debug info"
-// and "dynsym"; of generated code from "perf-map" or "jitdump".
-func (o *Object) Source() string {
-	if o.source == "" {
-		return sourceSymtab
+// Source says where the name of a symbol comes from: "symtab", "dynsym", "plt",
+// "debug file", "mini debug info" or "pclntab", of generated code "perf-map" or
+// "jitdump".
+func (o *Object) Source(sym int32) string {
+	from := o.source
+	if o.sources != nil {
+		from = o.sources[sym]
 	}
-	return o.source
+	return [...]string{"symtab", "dynsym", "plt", "debug file", "mini debug info", "pclntab", "perf-map", "jitdump"}[from]
+}
+
+// HasSymbols reports whether the file has symbols at all, also if none of them
+// is needed for the addresses that were asked for.
+func (o *Object) HasSymbols() bool { return o.read > 0 || o.Len() > 0 }
+
+// setTable makes the table of o.
+func (o *Object) setTable(names []byte, entries []entry) {
+	// The bytes are not written to as long as the table has them.
+	o.Table, o.sources = buildTable(unsafe.String(unsafe.SliceData(names), len(names)), entries, better, 0)
+	for _, from := range o.sources {
+		if from != o.sources[0] {
+			return
+		}
+	}
+	if len(o.sources) > 0 {
+		o.source, o.sources = o.sources[0], nil
+	}
 }
 
 // ReadELF reads the symbols of the ELF file in r, which has size bytes. A file
@@ -118,8 +143,7 @@ func (l *loader) read(r io.ReaderAt, size int64) (*Object, error) {
 	if err := l.symbols(s, o, r); err != nil {
 		return nil, err
 	}
-	// The bytes are not written to any more.
-	o.Table, _ = buildTable(unsafe.String(unsafe.SliceData(s.names), len(s.names)), s.entries, better, 0)
+	o.setTable(s.names, s.entries)
 	o.compact()
 	return o, nil
 }
@@ -131,8 +155,9 @@ func (l *loader) symbols(s *symbolReader, o *Object, r io.ReaderAt) error {
 		return err
 	}
 	if s.stripped() {
-		o.source = s.addSeparate(o.BuildID, l.debug, r)
+		s.addSeparate(o.BuildID, l.debug, r)
 	}
+	o.read = s.kept
 	return nil
 }
 
@@ -157,7 +182,7 @@ func (l *loader) sift(o *Object, f *elf.File, r io.ReaderAt, size int64) (ok boo
 	}
 	entries, ok := mem.sieve.entries()
 	if ok {
-		o.Table, _ = buildTable(unsafe.String(unsafe.SliceData(s.names), len(s.names)), entries, better, 0)
+		o.setTable(s.names, entries)
 		o.copyNames()
 	}
 	return ok, nil

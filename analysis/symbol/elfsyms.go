@@ -24,6 +24,8 @@ type symbolReader struct {
 	room    *room         // nil is none to reuse
 	endless bool          // there are names longer than maxName
 	second  bool          // reads .dynsym and what hangs on it
+	from    uint16        // where the names come from that are read
+	kept    int           // symbols
 }
 
 // textSection is what symbols need to know of a section.
@@ -42,18 +44,20 @@ func (s *symbolReader) read() error {
 	if s.file.SectionByType(elf.SHT_DYNSYM) == nil {
 		return nil // linked statically
 	}
-	s.second = true
+	s.second, s.from = true, fromDynsym
 	if err := s.table(elf.SHT_DYNSYM); err != nil {
 		return err
 	}
+	s.from = fromPLT
 	err := s.plt()
-	s.second = false
+	s.second, s.from = false, fromSymtab
 	return err
 }
 
 // keep takes a symbol that was read, if it has a name to show.
 func (s *symbolReader) keep(e entry) {
-	e.second = s.second
+	e.second, e.kind = s.second, s.from
+	s.kept++
 	if s.sieve != nil {
 		s.sieve.add(s.names, &e, s.isNamed)
 	} else if s.isNamed(&e) {

@@ -16,6 +16,7 @@ func (s *symbolReader) addGo(r io.ReaderAt) error {
 	if err != nil {
 		return fmt.Errorf("functions of Go: %w", err)
 	}
+	s.from = fromGo
 	for i := range min(t.Len(), maxSymbols) {
 		name, start, end := t.Func(i)
 		if name == "" || end <= start || len(s.names)+len(name)+1 > maxStrings {

@@ -392,8 +392,8 @@ func buildRust(t *testing.T) string {
 func TestStrippedGo(t *testing.T) {
 	whole, bare := buildGo(t), buildGo(t, "-ldflags=-s -w")
 	a, b := mustReadELF(t, whole), mustReadELF(t, bare)
-	if a.Source() != sourceSymtab || b.Source() != sourceGo {
-		t.Errorf("%s and %s", a.Source(), b.Source())
+	if a.Source(0) != "symtab" || b.Source(0) != "pclntab" {
+		t.Errorf("%s and %s", a.Source(0), b.Source(0))
 	}
 	lines := NewResolver(files{}).Lines(Ref{Path: bare})
 	const n = 2000

@@ -52,13 +52,13 @@ func (s *symbolReader) addMini() error {
 	if f.Class != s.file.Class || f.Machine != s.file.Machine {
 		return fmt.Errorf("section %s: %w: it is for another machine", sec.Name, ErrMismatch)
 	}
-	return s.addSymtab(f, uint64(len(content)))
+	return s.addSymtab(f, uint64(len(content)), fromMini)
 }
 
 // addSymtab adds the .symtab of another file, whose sections are those of this
 // one, at the same addresses.
-func (s *symbolReader) addSymtab(f *elf.File, size uint64) error {
-	d := &symbolReader{file: f, size: size, names: s.names, entries: s.entries, sieve: s.sieve, room: s.room}
+func (s *symbolReader) addSymtab(f *elf.File, size uint64, from uint16) error {
+	d := &symbolReader{file: f, size: size, names: s.names, entries: s.entries, sieve: s.sieve, room: s.room, from: from}
 	d.readText()
 	if err := d.table(elf.SHT_SYMTAB); err != nil {
 		if s.sieve != nil {
@@ -67,6 +67,7 @@ func (s *symbolReader) addSymtab(f *elf.File, size uint64) error {
 		return err
 	}
 	s.names, s.entries, s.endless = d.names, d.entries, s.endless || d.endless
+	s.kept += d.kept
 	return nil
 }
 

@@ -44,6 +44,20 @@ type Opener interface {
 	Open(ref Ref) (f File, size int64, err error)
 }
 
+// Placed is an Opener that has a name for the place that it opens files in.
+type Placed interface {
+	Opener
+	Place() string
+}
+
+// placeOf is the name of the place that o opens files in, "" if it has none.
+func placeOf(o Opener) string {
+	if o, ok := o.(Placed); ok {
+		return o.Place()
+	}
+	return ""
+}
+
 // Reason classifies why a binary could not be read.
 type Reason uint8
 
@@ -234,6 +248,7 @@ func open(o Opener, ref Ref, l *loader) (*Object, error) {
 	if !ref.BuildID.IsZero() && !ref.BuildID.Matches(obj.BuildID) && checkID(f, size, ref) != nil {
 		return nil, fmt.Errorf("%w: its build-id is %q", ErrMismatch, obj.BuildID)
 	}
+	obj.Place = placeOf(o)
 	return obj, nil
 }
 
@@ -277,6 +292,15 @@ func classify(err error) Reason {
 	return Unreadable
 }
 
+// ReasonOf classifies an error of a Resolver.
+func ReasonOf(err error) Reason {
+	var e *openError
+	if errors.As(err, &e) {
+		return e.reason
+	}
+	return NotFound
+}
+
 // Failures lists the binaries that were asked for and could not be read, in the
 // order of the first question. One that another path had is not among them.
 func (r *Resolver) Failures() []Failure {
@@ -290,12 +314,7 @@ func (r *Resolver) Failures() []Failure {
 		if id := res.ref.BuildID; !id.IsZero() && r.found[id] {
 			continue
 		}
-		f := Failure{Ref: res.ref, Err: res.err}
-		var e *openError
-		if errors.As(res.err, &e) {
-			f.Reason = e.reason
-		}
-		list = append(list, f)
+		list = append(list, Failure{Ref: res.ref, Reason: ReasonOf(res.err), Err: res.err})
 	}
 	return list
 }

@@ -16,13 +16,18 @@ import (
 // may come at any time.
 const jsonVersion = 1
 
-// jsonHead is all of a report before its events.
-type jsonHead struct {
+// jsonMeta says what was recorded.
+type jsonMeta struct {
 	Version    int        `json:"version"`
 	Hostname   string     `json:"hostname,omitempty"`
 	CmdLine    []string   `json:"cmdline,omitempty"`
 	Start      *time.Time `json:"start,omitempty"`
 	DurationNS int64      `json:"duration_ns,omitempty"`
+}
+
+// jsonHead is all of a report before its events.
+type jsonHead struct {
+	jsonMeta
 	Sort       []string   `json:"sort"`
 	Children   bool       `json:"children"`
 	CallGraph  string     `json:"callgraph"`
@@ -198,25 +203,34 @@ func (j *jsonWriter) event(event int) {
 
 func newJSONHead(p *profile.Profile, o *Options) *jsonHead {
 	h := &jsonHead{
-		Version: jsonVersion, Hostname: p.Meta.Hostname, CmdLine: p.Meta.CmdLine,
-		DurationNS: int64(p.Meta.Duration), Children: o.Children,
-		CallGraph: o.CallGraph.String(), Filter: o.Filter.String(), Lost: []jsonLost{},
-	}
-	if !p.Meta.Start.IsZero() {
-		start := p.Meta.Start.UTC()
-		h.Start = &start
+		jsonMeta: newJSONMeta(p), Children: o.Children,
+		CallGraph: o.CallGraph.String(), Filter: o.Filter.String(), Lost: jsonLosses(p.Lost),
 	}
 	for _, k := range o.Sort {
 		h.Sort = append(h.Sort, string(k))
 	}
-	for _, l := range p.Lost {
+	return h
+}
+
+func newJSONMeta(p *profile.Profile) jsonMeta {
+	m := jsonMeta{Version: jsonVersion, Hostname: p.Meta.Hostname, CmdLine: p.Meta.CmdLine, DurationNS: int64(p.Meta.Duration)}
+	if !p.Meta.Start.IsZero() {
+		start := p.Meta.Start.UTC()
+		m.Start = &start
+	}
+	return m
+}
+
+func jsonLosses(lost []profile.LostCount) []jsonLost {
+	out := []jsonLost{}
+	for _, l := range lost {
 		c := jsonLost{Event: l.Event, Container: l.Container, Samples: l.Samples}
 		if l.CPU >= 0 {
 			c.CPU = &l.CPU
 		}
-		h.Lost = append(h.Lost, c)
+		out = append(out, c)
 	}
-	return h
+	return out
 }
 
 func (t *table) jsonEvent(i int) jsonEvent {
