@@ -28,11 +28,11 @@ type jsonMeta struct {
 // jsonHead is all of a report before its events.
 type jsonHead struct {
 	jsonMeta
-	Sort       []string   `json:"sort"`
-	Children   bool       `json:"children"`
-	CallGraph  string     `json:"callgraph"`
-	Filter     string     `json:"filter,omitempty"`
-	Lost       []jsonLost `json:"lost"`
+	Sort      []string   `json:"sort"`
+	Children  bool       `json:"children"`
+	CallGraph string     `json:"callgraph"`
+	Filter    string     `json:"filter,omitempty"`
+	Lost      []jsonLost `json:"lost"`
 }
 
 type jsonLost struct {
