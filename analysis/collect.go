@@ -43,6 +43,7 @@ type collector struct {
 	b      *profile.Builder
 	events []int // builder's event by perf.Event.Index, plus one
 	slots  []labelSlot
+	epoch  uint32 // of the slots that are valid
 	cache  []frameSlot
 	kernel []profile.FrameID // by kallsyms index, plus one
 	batch  batch
@@ -58,21 +59,26 @@ type collector struct {
 	last  uint64
 }
 
-// labelSlot remembers the labels of a thread's sample before.
+// labelSlot remembers the labels of a thread's sample before. Threads share
+// slots: those that ran lately have one each as a rule.
 type labelSlot struct {
 	id      profile.LabelsID
-	valid   bool
+	epoch   uint32 // valid in
+	thread  uint32 // serial
 	cpu     uint32
 	process uint32 // serial of the process
 	cgroup  uint64
 }
+
+// maxSlots is how many slots there are at most, a power of two.
+const maxSlots = 1 << 16
 
 // Collect reads the recording to its end and adds its samples up. What was
 // odd is told by Warnings afterwards.
 func (s *Session) Collect(o CollectOptions) (*profile.Profile, error) {
 	o.Inline = o.Inline && o.Stacks
 	c := &collector{
-		s: s, o: o, b: profile.NewBuilder(),
+		s: s, o: o, b: profile.NewBuilder(), epoch: 1,
 	}
 	c.out = c.b.NewBatch()
 	switch {
@@ -171,19 +177,25 @@ func unit(a *perf.Attr) string {
 
 // labels is the label set of the sample.
 func (c *collector) labels(th *timeline.Thread, sm *perf.Sample) profile.LabelsID {
-	serial, process := 0, uint32(0)
+	serial, process := uint32(0), uint32(0)
 	if th != nil {
-		serial, process = int(th.Serial), th.Process.Serial
+		serial, process = th.Serial, th.Process.Serial
 	}
-	for len(c.slots) <= serial {
-		c.slots = append(c.slots, labelSlot{})
-	}
-	slot := &c.slots[serial]
-	if slot.valid && slot.cgroup == sm.Cgroup && slot.process == process && (slot.cpu == sm.CPU || !c.o.Fields.Has(profile.FieldCPU)) {
+	slot := c.slot(serial)
+	if slot.epoch == c.epoch && slot.thread == serial && slot.cgroup == sm.Cgroup && slot.process == process &&
+		(slot.cpu == sm.CPU || !c.o.Fields.Has(profile.FieldCPU)) {
 		return slot.id
 	}
-	*slot = labelSlot{id: c.b.Labels(c.makeLabels(th, sm)), valid: true, cpu: sm.CPU, process: process, cgroup: sm.Cgroup}
+	*slot = labelSlot{id: c.b.Labels(c.makeLabels(th, sm)), epoch: c.epoch, thread: serial, cpu: sm.CPU, process: process, cgroup: sm.Cgroup}
 	return slot.id
+}
+
+func (c *collector) slot(serial uint32) *labelSlot {
+	i := int(serial % maxSlots)
+	for len(c.slots) <= i {
+		c.slots = append(c.slots, labelSlot{})
+	}
+	return &c.slots[i]
 }
 
 // containerFields are the labels that hang on the container.

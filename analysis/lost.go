@@ -64,8 +64,9 @@ func (c *collector) other(it *Item) {
 
 // forgetLabels makes the labels of the next samples anew.
 func (c *collector) forgetLabels() {
-	for i := range c.slots {
-		c.slots[i].valid = false
+	if c.epoch++; c.epoch == 0 {
+		clear(c.slots) // it has gone round
+		c.epoch = 1
 	}
 }
 
@@ -99,10 +100,10 @@ func (c *collector) lostRecord(it *Item, r *perf.Lost) {
 	e.total += r.N
 }
 
-// lastCgroup is the cgroup of the thread's last sample.
+// lastCgroup is the cgroup of the thread's last sample, if that was lately.
 func (c *collector) lastCgroup(serial uint32) uint64 {
-	if int(serial) < len(c.slots) {
-		return c.slots[serial].cgroup
+	if slot := c.slot(serial); slot.thread == serial {
+		return slot.cgroup
 	}
 	return 0
 }

@@ -28,6 +28,9 @@ const (
 	defaultMaxBinaries = 4 << 30
 	// maxWaiting bounds the binaries that wait to be copied.
 	maxWaiting = 1 << 16
+	// maxFiles bounds the files that are known: in a long recording there may
+	// be any number.
+	maxFiles = 1 << 16
 	// keepTimeout is how long Run waits for copies at the end.
 	keepTimeout = 10 * time.Second
 )
@@ -37,6 +40,7 @@ var (
 	errTooLarge = errors.New("too large")
 	errTooMuch  = errors.New("too much for the limit of all binaries")
 	errSlow     = errors.New("not finished in time")
+	errMany     = errors.New("too many files to remember all")
 	errGone     = errors.New("its process had ended")
 	errReplaced = errors.New("replaced before it could be read")
 	errServed   = errors.New("on FUSE or a file system that is not known")
@@ -93,10 +97,12 @@ type keeper struct {
 	// cannot be looked at is taken for the host's.
 	blind   bool
 	openErr error
+	closed  bool
 
 	mu      sync.Mutex
 	wake    *sync.Cond
 	known   map[binaryKey]*binary
+	unknown int // mappings of files that there was no room for in known
 	waiting []task
 	twins   twins
 	stop    bool
@@ -122,6 +128,10 @@ func (k *keeper) offer(key *binaryKey, at seen) *binary {
 	defer k.mu.Unlock()
 	b := k.known[*key]
 	if b == nil {
+		if len(k.known) >= maxFiles {
+			k.unknown++
+			return nil
+		}
 		b = &binary{key: *key}
 		b.id, _ = buildid.New([]byte(key.id)) // no id is the zero ID
 		k.known[*key] = b
@@ -319,6 +329,9 @@ func (k *keeper) result() (Binaries, []*binary) {
 	defer k.mu.Unlock()
 	var sum Binaries
 	var list []*binary
+	if k.unknown > 0 {
+		sum.Missing = map[string]int{errMany.Error(): k.unknown}
+	}
 	for _, b := range k.known {
 		if b.debug {
 			sum.Debug++

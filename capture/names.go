@@ -23,6 +23,8 @@ const (
 	urgentShare = 2
 	// minRefresh is the shortest time between two questions.
 	minRefresh = 250 * time.Millisecond
+	// maxQueue bounds the cgroups that appear while the runtimes are asked.
+	maxQueue = 1 << 16
 	// lastRefresh bounds the question at the end.
 	lastRefresh = 5 * time.Second
 )
@@ -39,6 +41,8 @@ type names struct {
 
 	qmu   sync.Mutex
 	queue []container.Cgroup
+	// dropped: a cgroup came when there were maxQueue in the queue.
+	dropped bool
 
 	// mu is taken before qmu. It is held while the runtimes are asked, so
 	// the reader of the rings never waits for it.
@@ -52,6 +56,7 @@ type names struct {
 	// strangers is where the resolver looks; nil without one.
 	strangers *strangers
 
+	recent  bool            // the runtimes were asked before the recording
 	early   container.Table // what is known before anything was asked
 	counted int             // what count gave last
 }
@@ -61,6 +66,7 @@ func newNames(r *container.Resolver, defs container.Definitions) *names {
 	if r != nil {
 		r.RememberEnded()
 		n.table = r.Table()
+		n.recent = len(n.table.Containers()) > 0
 		n.strangers = newStrangers(n.table.Host)
 		r.Among(n.strangers.list)
 	}
@@ -72,7 +78,11 @@ func newNames(r *container.Resolver, defs container.Definitions) *names {
 // saw takes note of a cgroup. It never waits.
 func (n *names) saw(id uint64, path string) {
 	n.qmu.Lock()
-	n.queue = append(n.queue, container.Cgroup{ID: container.CgroupID(id), Path: path})
+	if len(n.queue) < maxQueue {
+		n.queue = append(n.queue, container.Cgroup{ID: container.CgroupID(id), Path: path})
+	} else {
+		n.dropped = true
+	}
 	n.qmu.Unlock()
 	n.poke()
 }
@@ -93,6 +103,8 @@ func (n *names) take() {
 		n.table.AddCgroup(c.ID, c.Path)
 	}
 	n.queue = n.queue[:0]
+	// A Refresh finds those that are still there.
+	n.table.Full = n.table.Full || n.dropped
 }
 
 // start asks in the background until wait is called.
@@ -107,8 +119,8 @@ func (n *names) start() {
 
 func (n *names) run(ctx context.Context) {
 	pause := time.Duration(0)
-	if n.resolver != nil && len(n.table.Containers()) > 0 {
-		pause = minRefresh // they have been asked just now
+	if n.recent {
+		pause = minRefresh
 	}
 	first := true
 	if pause > 0 {
@@ -166,14 +178,12 @@ func (n *names) refresh(ctx context.Context, last bool) {
 // wait ends the asking with a last question, and gives the table to the
 // caller.
 func (n *names) wait() *container.Table {
+	n.strangers.finish(false) // if the snapshot failed
 	n.stop()
 	<-n.done
 	ctx, cancel := context.WithTimeout(context.Background(), lastRefresh)
 	defer cancel()
 	n.refresh(ctx, true)
-	if n.resolver != nil {
-		n.resolver.Among(nil)
-	}
 	return n.table
 }
 

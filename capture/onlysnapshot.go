@@ -49,11 +49,7 @@ func WriteSnapshot(ctx context.Context, o *SnapshotOptions, out Output) (*Snapsh
 	r.set.setSideband(sidebandAttr(false))
 	r.set.sideband.IDs = []uint64{1} // of no event; the records refer to it
 	r.set.list = append(r.set.list, r.set.sideband)
-	defer func() {
-		if r.side.ids != nil {
-			r.side.ids.close()
-		}
-	}()
+	defer r.unbegin()
 	if err := r.begin(out); err != nil {
 		return nil, err
 	}

@@ -355,3 +355,29 @@ func recordForever(t *testing.T, name string) {
 		t.Fatal(err)
 	}
 }
+
+// A recording that cannot begin leaves nothing behind, and lets go of what it
+// was given.
+func TestBeginFails(t *testing.T) {
+	testutil.Require(t, testutil.Root, testutil.PerfEvents)
+	res := resolver(t)
+	store := t.TempDir()
+	name := filepath.Join(t.TempDir(), "out")
+	testutil.CheckLeaks(t)
+	r, err := Open(Options{Groups: groups(t, "cpu-clock"), Store: store, Resolver: res})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(name, os.O_RDONLY|os.O_CREATE, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := r.Run(context.Background(), Output{File: f}); err == nil {
+		t.Error("a file that is open for reading was written")
+	}
+	if err := errors.Join(r.Close(), r.Close()); err != nil {
+		t.Error(err)
+	}
+	res.Refresh(t.Context()) // which waits for no snapshot any more
+}

@@ -211,9 +211,7 @@ func (r *Recorder) Close() error {
 		errs = append(errs, r.child.close())
 	}
 	closeRings(r.rings)
-	if r.side.ids != nil {
-		r.side.ids.close()
-	}
+	r.unbegin()
 	if r.set != nil {
 		r.set.close()
 	}
@@ -224,6 +222,17 @@ func (r *Recorder) Close() error {
 		errs = append(errs, r.poll.Close())
 	}
 	return errors.Join(errs...)
+}
+
+// unbegin releases what begin has made.
+func (r *Recorder) unbegin() {
+	if r.side.ids != nil {
+		r.side.ids.close()
+	}
+	r.binaries.close()
+	if r.opts.Resolver != nil {
+		r.opts.Resolver.Among(nil)
+	}
 }
 
 // unlock lets the goroutine go from its thread, once.

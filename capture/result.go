@@ -122,6 +122,10 @@ func (r *Recorder) sumUp(table *container.Table) {
 	slices.SortFunc(res.LostBy, func(a, b ContainerLoss) int {
 		return cmp.Or(cmp.Compare(b.Lost, a.Lost), cmp.Compare(a.Label, b.Label))
 	})
+	if n := r.side.forgotten; n > 0 {
+		res.note("there were more than %d processes at once: of %d the mount namespace was not remembered, and build-ids may be missing",
+			maxProcesses, n)
+	}
 	r.scan.settle()
 	res.Containers = countContainers(table, r.scan.cgroups)
 	res.Warnings = r.names.warnings

@@ -118,7 +118,7 @@ func (s *scanner) sample(time, last uint64, t *tally) {
 	}
 	s.n++
 	if t.owing != 0 {
-		s.lost[last] += t.owing
+		book(s.lost, last, t.owing)
 		t.owing = 0
 	}
 }
@@ -126,9 +126,21 @@ func (s *scanner) sample(time, last uint64, t *tally) {
 // settle books the samples of the current run.
 func (s *scanner) settle() {
 	if s.n != 0 {
-		s.cgroups[s.run] += s.n
+		book(s.cgroups, s.run, s.n)
 		s.n = 0
 	}
+}
+
+// maxBooked bounds the cgroups that samples are booked by.
+const maxBooked = 1 << 18
+
+// book adds to the account of a cgroup, or where there are too many to that of
+// none.
+func book(m map[uint64]uint64, cgroup, n uint64) {
+	if _, known := m[cgroup]; !known && len(m) >= maxBooked {
+		cgroup = 0
+	}
+	m[cgroup] += n
 }
 
 // word reads an aligned word of a followed by b.

@@ -67,8 +67,8 @@ func (r *Recorder) tellStatus(ctx context.Context) error {
 		if err := t.tasks(ctx, scope); err != nil {
 			return fmt.Errorf("snapshot: %w", err)
 		}
-	} else if s := r.names.strangers; s != nil {
-		s.finish(false) // nobody waits for a snapshot that is not taken
+	} else {
+		r.names.strangers.finish(false) // nobody waits for a snapshot that is not taken
 	}
 	if err := r.tellContainers(); err != nil {
 		return err

@@ -18,6 +18,7 @@ import (
 type strangers struct {
 	host container.Namespaces
 	told chan struct{} // closed when the snapshot has told of all
+	once sync.Once
 
 	mu   sync.Mutex
 	pids map[int32]struct{}
@@ -70,13 +71,18 @@ func (s *strangers) blind() {
 	s.blinded = true
 }
 
-// finish is called once, when the snapshot has been taken. all: it told of
-// every process.
+// finish is called when the snapshot has been taken, or will not be. all: it
+// told of every process. The first call counts.
 func (s *strangers) finish(all bool) {
-	s.mu.Lock()
-	s.complete = all
-	s.mu.Unlock()
-	close(s.told)
+	if s == nil {
+		return
+	}
+	s.once.Do(func() {
+		s.mu.Lock()
+		s.complete = all
+		s.mu.Unlock()
+		close(s.told)
+	})
 }
 
 // list waits for the snapshot. It is not ok if these are not all.

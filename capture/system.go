@@ -97,7 +97,12 @@ func (k *keeper) readVDSO() ([]byte, error) {
 	return image, nil
 }
 
+// close releases what there is, after wait. Closing twice does nothing.
 func (k *keeper) close() {
+	if k == nil || k.closed {
+		return
+	}
+	k.closed = true
 	k.ids.Close()
 	if k.store != nil {
 		k.store.Close()

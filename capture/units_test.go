@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -332,5 +333,52 @@ func TestNamesWithoutResolver(t *testing.T) {
 	table := n.wait()
 	if c := table.ByCgroup(42); c == nil || c.ID != id || c.Kind != container.KindContainer {
 		t.Errorf("container of cgroup 42 is %+v", c)
+	}
+}
+
+// What a long recording could fill memory with is bounded, and what was left
+// out is told.
+func TestBounds(t *testing.T) {
+	k := newKeeper(&Options{}, procfs.FS{})
+	defer k.close()
+	for i := range maxFiles {
+		k.known[binaryKey{id: strconv.Itoa(i)}] = &binary{}
+	}
+	known := binaryKey{id: "7"}
+	if k.offer(&known, seen{}) == nil || k.offer(&binaryKey{id: "new"}, seen{}) != nil || len(k.known) != maxFiles {
+		t.Errorf("%d files are known", len(k.known))
+	}
+	if sum, _ := k.result(); sum.Missing[errMany.Error()] != 1 {
+		t.Errorf("missing: %v, want one that was too many", sum.Missing)
+	}
+
+	n := newNames(nil, nil)
+	for i := range uint64(maxQueue + 2) {
+		n.saw(i+1, "/x")
+	}
+	if len(n.queue) != maxQueue {
+		t.Errorf("%d cgroups wait", len(n.queue))
+	}
+	n.take()
+	if !n.table.Full || len(n.queue) != 0 {
+		t.Errorf("full is %v, %d wait", n.table.Full, len(n.queue))
+	}
+
+	w := newSidebandWalker(nil, procfs.FS{}, nil, nil)
+	defer w.ids.close()
+	for pid := range int32(maxProcesses + 2) {
+		w.namespaces(pid, 1, 2)
+	}
+	w.namespaces(5, 3, 4)
+	if len(w.mounts) != maxProcesses || w.forgotten != 2 || w.mounts[5] != 3 {
+		t.Errorf("%d processes, %d forgotten, %d", len(w.mounts), w.forgotten, w.mounts[5])
+	}
+
+	accounts := make(map[uint64]uint64)
+	for id := range uint64(maxBooked + 2) {
+		book(accounts, id, 1)
+	}
+	if len(accounts) != maxBooked || accounts[0] != 3 || accounts[1] != 1 {
+		t.Errorf("%d accounts, %d in none's", len(accounts), accounts[0])
 	}
 }
