@@ -125,6 +125,7 @@ func (c *collector) leaves() {
 				c.s.bad.add(raw.Offset, err)
 				continue
 			}
+			c.s.now = raw.Time
 			c.add(raw.Event, raw.Time, c.s.threadOf(raw.Event), &c.s.sample)
 		}
 	}

@@ -3,6 +3,7 @@
 package analysis
 
 import (
+	"math"
 	"strings"
 
 	"github.com/gantry-tools/gantry/analysis/timeline"
@@ -28,14 +29,23 @@ func (s *Session) byCgroup(id uint64) *container.Container {
 	if id == 0 {
 		return nil
 	}
-	return onlyContainer(s.Containers.ByCgroup(container.CgroupID(id)))
+	return onlyContainer(s.Containers.ByCgroupAt(container.CgroupID(id), s.sinceBoot()))
 }
 
 func (s *Session) byNamespaces(th *timeline.Thread) *container.Container {
 	if ns := namespaces(th.Namespaces()); ns != (container.Namespaces{}) {
-		return onlyContainer(s.Containers.ByNamespaces(ns))
+		return onlyContainer(s.Containers.ByNamespacesAt(ns, s.sinceBoot()))
 	}
 	return nil
+}
+
+// sinceBoot is the time of the record that Next gave last, by the clock of the
+// containers' start times.
+func (s *Session) sinceBoot() uint64 {
+	if s.now == 0 {
+		return math.MaxUint64 // the latest
+	}
+	return s.now + s.Containers.BootOffset
 }
 
 // onlyContainer is c if it is a container and not a unit of the host.

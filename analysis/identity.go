@@ -104,7 +104,7 @@ func (s *Session) namesUnder(d *container.Definition) *container.Names {
 // task is what definitions look at.
 func (s *Session) task(cgroup uint64, th *timeline.Thread) container.Task {
 	s.findHost()
-	t := container.Task{Cgroup: container.CgroupID(cgroup), CgroupPath: s.CgroupPath(cgroup)}
+	t := container.Task{Cgroup: container.CgroupID(cgroup), CgroupPath: s.CgroupPath(cgroup), Time: s.sinceBoot()}
 	switch {
 	case th == nil:
 	case th.Process.PID == 0 && s.fromHost():

@@ -83,6 +83,7 @@ type Session struct {
 	warnings []string
 	item     Item
 	sample   perf.Sample
+	now      uint64 // the time of item, 0 if it has none
 	leafOnly bool   // decode only what DecodeLeaf does
 	cgroups  bool   // and cgroups
 	before   func() // called before the timeline changes
@@ -243,7 +244,7 @@ func (s *Session) decodeSample(rec *perfdata.Record) error {
 	if err := s.decode(rec.Raw, rec.Event); err != nil {
 		return err
 	}
-	s.item = Item{Record: rec, Sample: &s.sample, Thread: s.threadOf(rec.Event)}
+	s.item, s.now = Item{Record: rec, Sample: &s.sample, Thread: s.threadOf(rec.Event)}, rec.Time
 	return nil
 }
 
@@ -285,7 +286,7 @@ func defaultPeriod(a *perf.Attr) uint64 {
 }
 
 func (s *Session) apply(rec *perfdata.Record, other perf.Record) {
-	s.item = Item{Record: rec, Other: other}
+	s.item, s.now = Item{Record: rec, Other: other}, rec.Time
 	s.Timeline.Apply(other, rec.Time)
 	switch r := other.(type) {
 	case *perf.Cgroup:

@@ -429,6 +429,55 @@ func TestContainerLabels(t *testing.T) {
 	}
 }
 
+// TestReusedCgroupPath: a container was started again at the path of another,
+// with a new cgroup. A cgroup below the first one's stays with it, and start
+// times are by another clock than samples.
+func TestReusedCgroupPath(t *testing.T) {
+	const slept = 1_000_000
+	var table container.Table
+	table.BootOffset = slept
+	table.AddCgroup(11, "/demo/web")
+	table.AddCgroup(12, "/demo/web/sub")
+	table.Add(container.Container{ID: "a", Name: "first", CgroupID: 11, StartTime: slept + 1000})
+	table.AddCgroup(21, "/demo/web")
+	table.AddCgroup(22, "/demo/web/sub")
+	table.Add(container.Container{ID: "b", Name: "second", CgroupID: 21, StartTime: slept + 4000})
+	for _, c := range []struct {
+		id    string
+		start uint64
+	}{{"c", 1000}, {"d", 4000}} {
+		ns := container.Container{ID: c.id, Name: c.id, StartTime: slept + c.start}
+		ns.Namespaces[container.PIDNS], ns.Namespaces[container.MntNS] = 51, 52
+		table.Add(ns)
+	}
+	gantry, err := json.Marshal(&table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := func(pid int32, cgroup uint64) *perf.Sample {
+		s := sample(pid, 0x1000)
+		s.Cgroup = cgroup
+		return s
+	}
+	r := newRecording(t, perf.SampleCgroup)
+	r.add(in(1, 12), in(2, 11), in(3, 22), in(4, 21))
+	r.add(&perf.Namespaces{PID: 5, TID: 5, Links: nsLinks(51, 52)}, in(5, 0))
+	s := r.open(&perfdata.Features{Gantry: gantry}, nil)
+	p, err := s.Collect(CollectOptions{Fields: profile.FieldContainer | profile.FieldPID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(map[int32]string)
+	for sm := range p.Samples() {
+		l := p.Labels(sm.Labels)
+		got[l.PID] = l.Container
+	}
+	want := map[int32]string{1: "first", 2: "first", 3: "second", 4: "second", 5: "d"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // TestUnnamedContainers: a task that nobody named is not the host's for that.
 func TestUnnamedContainers(t *testing.T) {
 	namespaces := func(pid int32, pidNS, mnt uint64) perf.Record {

@@ -24,10 +24,15 @@ func (r *Recorder) readClocks() error {
 	if err != nil {
 		return err
 	}
+	boot, err := sys.ClockBoottime.Now()
+	if err != nil {
+		return err
+	}
 	wall, err := sys.ClockRealtime.Now()
 	if err != nil {
 		return err
 	}
+	r.slept = uint64(max(boot-mono, 0))
 	r.clock = perfdata.ClockData{
 		ClockID: uint32(sys.ClockMonotonic), WallNS: uint64(wall), ClockNS: uint64(mono),
 	}

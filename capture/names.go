@@ -61,7 +61,9 @@ type names struct {
 	counted int             // what count gave last
 }
 
-func newNames(r *container.Resolver, defs container.Definitions) *names {
+// newNames makes the table of a recording whose clock CLOCK_BOOTTIME is ahead of
+// by bootOffset nanoseconds.
+func newNames(r *container.Resolver, defs container.Definitions, bootOffset uint64) *names {
 	n := &names{resolver: r, table: new(container.Table), fresh: make(chan struct{}, 1), asked: make(chan struct{}), done: make(chan struct{})}
 	if r != nil {
 		r.RememberEnded()
@@ -70,8 +72,8 @@ func newNames(r *container.Resolver, defs container.Definitions) *names {
 		n.strangers = newStrangers(n.table.Host)
 		r.Among(n.strangers.list)
 	}
-	n.table.Definitions = defs
-	n.early = container.Table{Host: n.table.Host, Definitions: defs}
+	n.table.Definitions, n.table.BootOffset = defs, bootOffset
+	n.early = container.Table{Host: n.table.Host, Definitions: defs, BootOffset: bootOffset}
 	return n
 }
 

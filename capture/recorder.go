@@ -50,6 +50,7 @@ type Recorder struct {
 	snapshot snapshotStats
 	notes    []string // of Open, beside those of the events
 	clock    perfdata.ClockData
+	slept    uint64 // ns that CLOCK_BOOTTIME is ahead of clock
 	started  time.Time
 	lastPass time.Time
 	pace     pace
@@ -349,7 +350,7 @@ func (r *Recorder) begin(out Output) error {
 	if r.opts.TrimStacks {
 		r.trim = newTrimmer(r.set)
 	}
-	r.names = newNames(r.opts.Resolver, r.opts.Definitions)
+	r.names = newNames(r.opts.Resolver, r.opts.Definitions, r.slept)
 	if r.sift.filter != nil {
 		r.names.view = r.view
 	}

@@ -323,7 +323,7 @@ func TestNamesPause(t *testing.T) {
 }
 
 func TestNamesWithoutResolver(t *testing.T) {
-	n := newNames(nil, nil)
+	n := newNames(nil, nil, 0)
 	n.start()
 	const id = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	n.saw(42, "/docker/"+id)

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 )
@@ -15,6 +16,9 @@ type Task struct {
 	Cgroup     CgroupID
 	CgroupPath string // "" if only the id is known
 	Namespaces Namespaces
+	// Time is when, in nanoseconds since boot: a container's cgroup may have
+	// been another's before. 0 is now.
+	Time uint64
 }
 
 // Identity is what the tasks of one container share under a definition. It is
@@ -124,9 +128,13 @@ func (ns *Namespaces) judge(host *Namespaces, s NamespaceSet) Membership {
 
 // runtimeCgroup is the container by whose cgroup the task is in one.
 func (t *Table) runtimeCgroup(task *Task) *Container {
-	c := t.ByCgroup(task.Cgroup)
+	time := task.Time
+	if time == 0 {
+		time = math.MaxUint64
+	}
+	c := t.ByCgroupAt(task.Cgroup, time)
 	if c == nil && task.CgroupPath != "" {
-		c = t.byPathUp(task.CgroupPath)
+		c = t.pathUpAt(task.CgroupPath, time)
 	}
 	if c == nil || c.Kind != KindContainer || c.CgroupID == 0 {
 		return nil

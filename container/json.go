@@ -38,6 +38,7 @@ type tableJSON struct {
 	Definitions definitions `json:"definitions,omitempty"`
 	Containers  containers  `json:"containers,omitempty"`
 	Cgroups     cgroups     `json:"cgroups,omitempty"`
+	BootOffset  uint64      `json:"boot_offset_ns,omitempty"`
 	Lost        Lost        `json:"lost,omitzero"`
 	Full        bool        `json:"full,omitempty"`
 }
@@ -102,7 +103,7 @@ func (t *Table) MarshalJSON() ([]byte, error) {
 	})
 	return json.Marshal(tableJSON{
 		Version: version, Host: t.Host, Definitions: definitions(t.Definitions.Custom()),
-		Containers: list, Cgroups: t.Cgroups(), Lost: t.Lost, Full: t.Full,
+		Containers: list, Cgroups: t.Cgroups(), BootOffset: t.BootOffset, Lost: t.Lost, Full: t.Full,
 	})
 }
 
@@ -119,7 +120,7 @@ func (t *Table) UnmarshalJSON(b []byte) error {
 	if err := in.check(); err != nil {
 		return fmt.Errorf("%w: %w", errTable, err)
 	}
-	*t = Table{Host: in.Host, Lost: in.Lost, Full: in.Full, Definitions: Definitions(in.Definitions)}
+	*t = Table{Host: in.Host, BootOffset: in.BootOffset, Lost: in.Lost, Full: in.Full, Definitions: Definitions(in.Definitions)}
 	for _, c := range in.Cgroups {
 		t.setPath(c.ID, c.Path)
 	}

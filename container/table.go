@@ -23,6 +23,9 @@ type Table struct {
 	// Definitions are those that a recording was made with. Built-in ones
 	// may be among them, and are not written to a file.
 	Definitions Definitions
+	// BootOffset is how much CLOCK_BOOTTIME, which StartTime is by, was ahead
+	// of the recording's clock, in nanoseconds.
+	BootOffset uint64
 	// Lost is what the recording lost.
 	Lost Lost
 	// Full: there were more containers or cgroups than the table takes, which
@@ -257,8 +260,6 @@ func at(list []*Container, time uint64) *Container {
 	return list[0]
 }
 
-func (t *Table) byPathUp(path string) *Container { return t.pathUpAt(path, ^uint64(0)) }
-
 // pathUpAt finds the container of the path or the nearest of its parents.
 func (t *Table) pathUpAt(path string, time uint64) *Container {
 	for path != "" {
@@ -271,13 +272,18 @@ func (t *Table) pathUpAt(path string, time uint64) *Container {
 }
 
 // ByNamespaces is the container whose first process has these pid and mount
-// namespaces, or nil.
+// namespaces, or nil. Of several it is the one that started last.
 func (t *Table) ByNamespaces(ns Namespaces) *Container {
-	list := t.byNS[nsKey(ns)]
-	if len(list) == 0 {
-		return nil
+	return t.ByNamespacesAt(ns, ^uint64(0))
+}
+
+// ByNamespacesAt is like ByNamespaces at a time, in nanoseconds since boot: the
+// kernel uses the numbers of namespaces again.
+func (t *Table) ByNamespacesAt(ns Namespaces, time uint64) *Container {
+	if list := t.byNS[nsKey(ns)]; len(list) > 0 {
+		return at(list, time)
 	}
-	return list[len(list)-1]
+	return nil
 }
 
 // Label is what to call a cgroup in a report, cleaned for printing: the label

@@ -200,6 +200,7 @@ func sampleTable() *Table {
 	tab.AddCgroup(9, "/system.slice/ssh.service")
 	tab.Add(Container{ID: hexA, Name: "web", Image: "nginx", Pod: "p", PodNamespace: "n", PodUID: uid, Labels: map[string]string{"k": "v"},
 		Namespaces: Namespaces{PIDNS: 7, MntNS: 8}, PID: 12, StartTime: 120, Created: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)})
+	tab.BootOffset = 5
 	tab.Lost = Lost{CPUs: map[int]LostCount{1: {Records: 3, Samples: 2}}, Cgroups: map[CgroupID]LostCount{5: {Records: 1}}}
 	return tab
 }
@@ -215,7 +216,7 @@ func TestTableJSON(t *testing.T) {
 		`","cgroup":5,"cgroup_path":"/docker/` + hexA + `","namespaces":{"mnt":8,"pid":7},"labels":{"k":"v"},"pid":12,"start_time":120,"created":"2026-01-02T03:04:05.000000006Z"},` +
 		`{"kind":"unit","id":"ssh.service","name":"ssh.service","runtime":"systemd","cgroup":9,"cgroup_path":"/system.slice/ssh.service"}],` +
 		`"cgroups":[{"id":5,"path":"/docker/` + hexA + `"},{"id":9,"path":"/system.slice/ssh.service"}],` +
-		`"lost":{"cpus":{"1":{"records":3,"samples":2}},"cgroups":{"5":{"records":1}}}}`
+		`"boot_offset_ns":5,"lost":{"cpus":{"1":{"records":3,"samples":2}},"cgroups":{"5":{"records":1}}}}`
 	if diff := cmp.Diff(want, string(text)); diff != "" {
 		t.Error(diff)
 	}
@@ -226,7 +227,7 @@ func TestTableJSON(t *testing.T) {
 	if diff := cmp.Diff(tab.Lost, back.Lost); diff != "" {
 		t.Error(diff)
 	}
-	if back.Label(5) != "p/web" || back.Label(9) != "ssh.service" || back.Path(9) != "/system.slice/ssh.service" || back.Host != tab.Host ||
+	if back.Label(5) != "p/web" || back.Label(9) != "ssh.service" || back.Path(9) != "/system.slice/ssh.service" || back.Host != tab.Host || back.BootOffset != 5 ||
 		!slices.EqualFunc(back.Definitions, tab.Definitions.Custom(), func(a, b Definition) bool { return a.Equal(&b) }) {
 		t.Errorf("%+v", back)
 	}
