@@ -88,8 +88,8 @@ type Processes struct {
 func (p *Processes) Place() string { return "process" }
 
 // Open opens the file at the path of ref, as its process sees it. As another
-// process may have the number by now, there must be a build-id or an inode
-// number to check.
+// process may have the number by now, there must be a build-id to check; else an
+// inode number, and the mount namespace must be that of ref, if it is known.
 func (p *Processes) Open(ref symbol.Ref) (symbol.File, int64, error) {
 	if ref.BuildID.IsZero() && ref.Inode == 0 {
 		return nil, 0, fmt.Errorf("open %s of process %d: %w", ref.Path, ref.PID, fs.ErrNotExist)
@@ -99,7 +99,26 @@ func (p *Processes) Open(ref symbol.Ref) (symbol.File, int64, error) {
 		return nil, 0, err
 	}
 	defer root.Close()
+	if ref.BuildID.IsZero() {
+		if err := p.checkMountNS(ref); err != nil {
+			return nil, 0, fmt.Errorf("open %s: %w", ref.Path, err)
+		}
+	}
 	return open(root, ref)
+}
+
+// checkMountNS refuses a process that is in another mount namespace than that
+// of ref, which tells that it is another process. Inode numbers do not: each
+// file system has its own.
+func (p *Processes) checkMountNS(ref symbol.Ref) error {
+	if ref.MountNS == 0 {
+		return nil
+	}
+	link, err := os.Readlink(filepath.Join(p.proc(), strconv.Itoa(int(ref.PID)), "ns/mnt"))
+	if err != nil || link != fmt.Sprintf("mnt:[%d]", ref.MountNS) {
+		return fmt.Errorf("process %d is in another mount namespace: %w", ref.PID, fs.ErrNotExist)
+	}
+	return nil
 }
 
 // OpenDebug opens the separate symbols that a package has installed in the root

@@ -164,6 +164,20 @@ func TestProcesses(t *testing.T) {
 	if err != nil || len(o.Segments) == 0 {
 		t.Fatalf("this test through its own root: %v", err)
 	}
+	var ns syscall.Stat_t
+	if err := syscall.Stat("/proc/self/ns/mnt", &ns); err != nil {
+		t.Fatal(err)
+	}
+	for mountNS, want := range map[uint64]error{ns.Ino: nil, ns.Ino + 1: fs.ErrNotExist} {
+		ref.MountNS = mountNS
+		f, _, err := (&Processes{}).Open(ref)
+		if !errors.Is(err, want) {
+			t.Errorf("in mount namespace %d: %v, want %v", mountNS, err, want)
+		}
+		if err == nil {
+			f.Close()
+		}
+	}
 	ref.Inode = 0
 	if _, _, err := (&Processes{}).Open(ref); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a process's file that cannot be checked: %v", err)

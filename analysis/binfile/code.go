@@ -63,12 +63,10 @@ func (p *Processes) OpenMap(ref symbol.Ref) (symbol.File, int64, error) {
 		return nil, 0, err
 	}
 	defer root.Close()
-	dir := filepath.Join(p.proc(), strconv.Itoa(int(ref.PID)))
-	if ref.MountNS != 0 {
-		if link, err := os.Readlink(filepath.Join(dir, "ns/mnt")); err != nil || link != fmt.Sprintf("mnt:[%d]", ref.MountNS) {
-			return nil, 0, fmt.Errorf("open perf map of process %d of another mount namespace: %w", ref.PID, fs.ErrNotExist)
-		}
+	if err := p.checkMountNS(ref); err != nil {
+		return nil, 0, fmt.Errorf("open perf map: %w", err)
 	}
+	dir := filepath.Join(p.proc(), strconv.Itoa(int(ref.PID)))
 	return openMap(root, mapPath(innerPID(dir, ref.PID)))
 }
 
