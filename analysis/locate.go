@@ -152,16 +152,11 @@ func (s *Session) object(f *timeline.File) (*symbol.Object, error) {
 		return s.resolver.Object(ref)
 	}
 	var dumps []symbol.Ref
-	for _, other := range s.Timeline.Files() {
-		if other.PID == f.PID && isJitdump(other.Path) && len(dumps) < maxDumps {
-			dumps = append(dumps, s.ref(other))
-		}
+	for _, other := range s.jitdumps(f.PID) {
+		dumps = append(dumps, s.ref(other))
 	}
 	return s.resolver.Code(ref, dumps)
 }
-
-// maxDumps bounds the jitdump files of a process that are read.
-const maxDumps = 16
 
 // isJitdump says whether a mapping is that by which a process tells where its
 // jitdump file is.
@@ -193,16 +188,6 @@ func (s *Session) mountNS(f *timeline.File) uint64 {
 		return 0
 	}
 	return f.MountNS
-}
-
-// oneContent says whether f's path had one content only, so far.
-func (s *Session) oneContent(f *timeline.File) bool {
-	for _, other := range s.Timeline.Files() {
-		if other.Path == f.Path && other.Index != f.Index && (other.Ino != f.Ino || other.Maj != f.Maj || other.Min != f.Min) {
-			return false
-		}
-	}
-	return true
 }
 
 // openable says whether a mapping's name can be that of an ELF file.

@@ -78,6 +78,7 @@ type Session struct {
 	binaries []*binary // by timeline.File.Index
 	kernel   kernel
 	ids      pathIDs
+	fileList fileList
 	files    buildid.MappedFiles // without a build-id, kept by their content
 	stacks   stacks
 	warnings []string
