@@ -7,9 +7,9 @@ import "github.com/gantry-tools/gantry/analysis/timeline"
 // fileList knows the files of a timeline by path and by process. A recording
 // may have very many, and more come while it is read.
 type fileList struct {
-	seen    int // files that are in it
-	byPath  map[string]*pathFile
-	dumps   map[int32][]*timeline.File // jitdump files by the process that has them mapped
+	seen   int // files that are in it
+	byPath map[string]*pathFile
+	dumps  map[int32][]*timeline.File // jitdump files by the process that has them mapped
 }
 
 // pathFile is what was seen at a path: the first file, and whether another one
