@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -38,12 +39,14 @@ func explainFailures(stderr io.Writer, failures []symbol.Failure, most int) {
 const mostFailures = 3
 
 // worthNaming keeps the binaries that at least one in a hundred of the samples
-// shown fell into without a name.
+// shown have no name for, those of most samples first.
 func worthNaming(failures []symbol.Failure, nameless map[string]uint64, samples uint64) []symbol.Failure {
-	return slices.DeleteFunc(slices.Clone(failures), func(f symbol.Failure) bool {
+	list := slices.DeleteFunc(slices.Clone(failures), func(f symbol.Failure) bool {
 		n := nameless[f.Ref.Path]
 		return n == 0 || n*100 < samples
 	})
+	slices.SortStableFunc(list, func(a, b symbol.Failure) int { return cmp.Compare(nameless[b.Ref.Path], nameless[a.Ref.Path]) })
+	return list
 }
 
 // explainEmpty says that no sample passed the filter, and what there is.

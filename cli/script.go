@@ -23,7 +23,7 @@ type scriptFlags struct {
 	input, output string
 	fields        []string
 	time          string
-	raw           bool
+	raw, verbose  bool
 	show          []bool // in the order of showFlags
 	opts          script.Options
 	container     []string
@@ -103,6 +103,7 @@ func (f *scriptFlags) register(cmd *cobra.Command) {
 	for i, s := range showFlags() {
 		fl.BoolVar(&f.show[i], "show-"+s.name+"-events", false, s.help)
 	}
+	fl.BoolVarP(&f.verbose, "verbose", "v", false, "name all binaries without symbols, also those that hardly matter")
 	fl.BoolVar(&f.raw, "raw", false, "print the whole file as text that can be made a file again")
 	f.definitions.registerForReading(fl)
 	f.symbols.register(fl)
@@ -153,8 +154,11 @@ func (f *scriptFlags) run(e *env, cmd *cobra.Command) error {
 	if filter := f.filter(); err == nil && tally.Printed == 0 && tally.Samples > 0 && filter != "" {
 		explainEmpty(e.stderr, f.input, filter, s, r.Events())
 	}
-	if symbols {
-		explainFailures(e.stderr, s.Unresolved(), mostFailures)
+	switch {
+	case symbols && f.verbose:
+		explainFailures(e.stderr, s.Unresolved(), 0)
+	case symbols:
+		explainFailures(e.stderr, worthNaming(s.Unresolved(), tally.Nameless, tally.Printed), mostFailures)
 	}
 	return err
 }

@@ -39,6 +39,8 @@ type frames struct {
 	slots  []frameSlot
 	styles []Field
 	calls  []symbol.Call // of one address
+
+	nameless nameless
 }
 
 // frameSlot is the text of an address. context is the id of the mappings that
@@ -48,6 +50,8 @@ type frameSlot struct {
 	context uint32
 	style   uint8
 	text    []byte
+	// nameless is the number of its path if it has no name, else 0.
+	nameless uint32
 }
 
 const (
@@ -151,6 +155,9 @@ func (f *frames) append(dst []byte, th *timeline.Thread, ip uint64, in space, st
 	h := (ip ^ uint64(context^uint32(style)<<24)*0x9E3779B97F4A7C15) * 0xFF51AFD7ED558CCD
 	slot := &f.slots[h>>(64-frameBits)]
 	if slot.ip == ip && slot.context == context && slot.style == style && context != 0 {
+		if slot.nameless > 0 {
+			f.nameless.add(slot.nameless, f.p.tally.Printed)
+		}
 		return append(dst, slot.text...)
 	}
 	start := len(dst)
@@ -161,6 +168,11 @@ func (f *frames) append(dst []byte, th *timeline.Thread, ip uint64, in space, st
 	dst = f.format(dst, &loc, &spot{th, ip, in}, style)
 	if in == userSpace && loc.Path == "" {
 		return dst // something may yet be mapped here
+	}
+	slot.nameless = 0
+	if loc.Name == "" && in == userSpace {
+		slot.nameless = f.nameless.number(loc.Path)
+		f.nameless.add(slot.nameless, f.p.tally.Printed)
 	}
 	slot.ip, slot.context, slot.style = ip, context, style
 	slot.text = append(slot.text[:0], dst[start:]...)

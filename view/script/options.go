@@ -53,6 +53,9 @@ type Options struct {
 // Tally counts the samples of a recording.
 type Tally struct {
 	Samples, Printed uint64
+	// Nameless counts the printed samples with a frame in user space that has
+	// no name, by the path of the object that it is in.
+	Nameless map[string]uint64
 }
 
 // Symbols says whether the names of functions in user space are printed, of

@@ -61,6 +61,7 @@ func Write(w io.Writer, r *perfdata.Reader, s *analysis.Session, o *Options) err
 		p.tally = new(Tally)
 	}
 	p.frames.init(p)
+	defer func() { p.tally.Nameless = p.frames.nameless.byPath() }()
 	p.labels.init(s, &p.o)
 	p.filtered, p.byIdentity = p.o.Filter.Fields(), len(p.o.Filter.Identities) > 0
 	if err := p.check(r.Events().List()); err != nil {
