@@ -352,7 +352,7 @@ func TestBounds(t *testing.T) {
 		t.Errorf("missing: %v, want one that was too many", sum.Missing)
 	}
 
-	n := newNames(nil, nil)
+	n := newNames(nil, nil, 0)
 	for i := range uint64(maxQueue + 2) {
 		n.saw(i+1, "/x")
 	}
