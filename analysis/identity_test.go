@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"testing"
 
@@ -308,5 +309,56 @@ func TestDefinitionsOfAStream(t *testing.T) {
 	// The first one may be of a time when nothing was known yet.
 	if want := (profile.Identity{Definition: "own-net", ID: "net:10"}); got[2] != want {
 		t.Errorf("%+v", got)
+	}
+}
+
+// A recording changes its table of containers so often and no more: each is read
+// as a whole.
+func TestTablesAreBounded(t *testing.T) {
+	r := newRecording(t, 0)
+	const more = maxTables + 5
+	for i := range more {
+		table := hostTable()
+		table.AddCgroup(container.CgroupID(100+i), fmt.Sprintf("/system.slice/unit%d.service", i))
+		section, err := json.Marshal(table)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.w.WriteGantry(section); err != nil {
+			t.Fatal(err)
+		}
+		r.add(sample(1, uint64(i)))
+		if err := r.w.FinishRound(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rd, err := perfdata.NewReader(bytes.NewReader(r.f.b), int64(len(r.f.b)), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := NewSession(rd, nil)
+	samples := 0
+	for {
+		item, err := s.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if item.Sample != nil {
+			samples++
+		}
+	}
+	if samples != more || s.tablesRead != maxTables {
+		t.Errorf("%d samples, want %d; %d tables were read, want %d", samples, more, s.tablesRead, maxTables)
+	}
+	known := make(map[container.CgroupID]bool)
+	for _, c := range s.Containers.Cgroups() {
+		known[c.ID] = true
+	}
+	// The reader is ahead of the session, which may have missed the first.
+	if len(known) != maxTables || known[100+more-1] {
+		t.Errorf("cgroups of the tables that were read: %v", known)
 	}
 }

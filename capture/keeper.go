@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -245,7 +246,12 @@ func (k *keeper) keep(b *binary) fate {
 		return f
 	}
 	defer file.Close()
-	if f.err = k.copy(&f, file, &b.key); f.err == nil {
+	info, err := file.Stat()
+	if err != nil {
+		f.err = err
+		return f
+	}
+	if f.err = k.copy(&f, file, info, &b.key); f.err == nil {
 		k.keepDebug(&f, proc, file, path)
 	}
 	return f
@@ -275,12 +281,8 @@ func gone(err error) error {
 }
 
 // copy puts the file into the store, where it is checked: no more of it than
-// the limits were asked about, though it may grow meanwhile.
-func (k *keeper) copy(f *fate, file *os.File, key *binaryKey) error {
-	info, err := file.Stat()
-	if err != nil {
-		return err
-	}
+// info says, of which the limits are asked, though it may grow meanwhile.
+func (k *keeper) copy(f *fate, file *os.File, info fs.FileInfo, key *binaryKey) error {
 	switch {
 	case info.Size() > k.max:
 		return errTooLarge

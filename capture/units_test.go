@@ -7,6 +7,7 @@ package capture
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,7 +16,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gantry-tools/gantry/buildid"
 	"github.com/gantry-tools/gantry/capture/perfevent"
+	"github.com/gantry-tools/gantry/capture/snapshot"
 	"github.com/gantry-tools/gantry/container"
 	"github.com/gantry-tools/gantry/internal/hint"
 	"github.com/gantry-tools/gantry/internal/linux/procfs"
@@ -380,5 +383,46 @@ func TestBounds(t *testing.T) {
 	}
 	if len(accounts) != maxBooked || accounts[0] != 3 || accounts[1] != 1 {
 		t.Errorf("%d accounts, %d in none's", len(accounts), accounts[0])
+	}
+}
+
+// A file that grows while it is copied is copied as it was looked at: the limits
+// were asked about that.
+func TestKeeperGrowingFile(t *testing.T) {
+	testutil.Require(t, testutil.Tool("gcc"))
+	prog := testutil.CompileC(t, "int main(void) { return 0; }\n")
+	k := newKeeper(&Options{Store: t.TempDir()}, procfs.FS{})
+	defer k.close()
+	file, err := os.OpenFile(prog, os.O_RDWR|os.O_APPEND, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := buildid.FromFile(file, info.Size())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := file.Write(make([]byte, 1<<20)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		t.Fatal(err)
+	}
+	left := k.left
+	f := fate{id: id}
+	if err := k.copy(&f, file, info, &binaryKey{id: string(id.Bytes()), FileKey: snapshot.FileKey{Path: prog}}); err != nil {
+		t.Fatal(err)
+	}
+	kept, size, err := k.store.Lookup(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer kept.Close()
+	if size != info.Size() || left-k.left != size {
+		t.Errorf("%d bytes were kept and %d counted of a file that had %d", size, left-k.left, info.Size())
 	}
 }

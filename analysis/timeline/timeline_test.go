@@ -330,3 +330,36 @@ func TestSwapper(t *testing.T) {
 		t.Errorf("pid 0 is %q", got)
 	}
 }
+
+// Copies of mappings that are alive are bounded: beyond that a child begins
+// without those of its parent, and is counted.
+func TestCopiedMappingsAreBounded(t *testing.T) {
+	l := newLog()
+	l.do(mmap(1, 0x1000, 0x1000, "/a"), mmap(1, 0x3000, 0x1000, "/b"), mmap(1, 0x5000, 0x1000, "/c"))
+	const mine = 0x9000
+	child := func(pid int32) {
+		l.do(fork(pid, 1, pid, 1), mmap(pid, mine, 0x1000, "/child"))
+	}
+	l.copied = maxCopied - 4 // others have as many
+	child(2)
+	l.want(t, 2, 0x1000, "/a")
+	child(3)
+	l.want(t, 3, 0x1000, "")
+	l.want(t, 3, mine, "/child")
+	l.want(t, 1, 0x1000, "/a")
+	if l.Uncopied != 1 || l.copied != maxCopied-1 {
+		t.Errorf("%d were not copied, %d were, want 1 and %d", l.Uncopied, l.copied, maxCopied-1)
+	}
+	// The end of a child makes room for another's.
+	l.do(exitOf(2, 2))
+	l.now += Grace
+	l.do(comm(1, 1, "parent"), comm(1, 1, "parent"))
+	if l.copied != maxCopied-4 {
+		t.Fatalf("%d copied after the end of a child, want %d", l.copied, maxCopied-4)
+	}
+	child(4)
+	l.want(t, 4, 0x1000, "/a")
+	if l.Uncopied != 1 {
+		t.Errorf("%d were not copied, want 1", l.Uncopied)
+	}
+}
