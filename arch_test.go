@@ -73,7 +73,30 @@ var forbidden = []struct {
 }{
 	{"perf", []string{"os."}, []string{"perf/perfdata:Open", "perf/perfdata:Close"}, "only perfdata.Open opens a file"},
 	{"perf", []string{"time.Now", "time.Since", "time.Until"}, nil, "it reads no clock"},
-	{"analysis/symbol", []string{"os."}, nil, "it is given an opener, so that a container's path is never the host's"},
+	{"analysis/symbol", []string{"os.", "elf.Open", "macho.Open", "pe.Open", "buildinfo.ReadFile", "filepath.EvalSymlinks", "filepath.Glob", "filepath.Walk", "filepath.WalkDir"}, nil, openerWhy},
+}
+
+const openerWhy = "it is given an opener, so that a container's path is never the host's"
+
+// openless are the packages that open nothing by themselves, and what by.
+var openless = map[string][]string{
+	"analysis/symbol": {"os", "os/exec", "io/ioutil", "net", "net/http", "syscall", "golang.org/x/sys/unix", module + "/internal/linux/sys", module + "/internal/linux/procfs"},
+}
+
+// TestOpensNothing looks at imports: a name in the source may be any.
+func TestOpensNothing(t *testing.T) {
+	for _, s := range sources(t) {
+		for dir, list := range openless {
+			if s.test || !below(s.dir, dir) {
+				continue
+			}
+			for _, name := range imports(s) {
+				if slices.Contains(list, name) {
+					t.Errorf("%s imports %s: %s", s.path, name, openerWhy)
+				}
+			}
+		}
+	}
 }
 
 // goStatements are the files of libraries that may start a goroutine, with the
@@ -400,6 +423,26 @@ func TestTestsDoNotSleep(t *testing.T) {
 		})
 	}
 }
+
+// TestSkipsHaveReasons: a skip is one that continuous integration may forbid,
+// or one that says why it may not.
+func TestSkipsHaveReasons(t *testing.T) {
+	for _, s := range sources(t) {
+		if !s.test && !below(s.dir, "internal/testutil") || slices.Contains(skippers, s.path) {
+			continue
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			sel, ok := n.(*ast.SelectorExpr)
+			if ok && slices.Contains([]string{"Skip", "Skipf", "SkipNow"}, sel.Sel.Name) {
+				t.Errorf("%s: a bare skip; use testutil.Require, Lacks or NotHere", s.pos(sel.Pos()))
+			}
+			return true
+		})
+	}
+}
+
+// skippers have the functions that skip, and a test of them.
+var skippers = []string{"internal/testutil/require.go", "internal/testutil/skip.go", "internal/testutil/testutil_test.go"}
 
 func TestNothingUnfinished(t *testing.T) {
 	marker := regexp.MustCompile(`\b(TO[D]O|FIX[M]E|XX[X])\b|not yet implemente[d]`)

@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/gantry-tools/gantry/internal/testutil"
 )
 
 var testID = bytes.Repeat([]byte{0xab, 0x01, 0xcd, 0xef}, 5)
@@ -149,7 +151,7 @@ func TestFromFileErrors(t *testing.T) {
 func TestKernelNotes(t *testing.T) {
 	b, err := os.ReadFile("/sys/kernel/notes")
 	if err != nil {
-		t.Skip("needs /sys/kernel/notes: ", err)
+		testutil.Lacks(t, "needs /sys/kernel/notes: %v", err)
 	}
 	id, err := FromKernelNotes(b)
 	if err != nil {
@@ -157,7 +159,7 @@ func TestKernelNotes(t *testing.T) {
 	}
 	perf, err := exec.LookPath("perf")
 	if err != nil {
-		t.Skip("needs perf to compare: ", err)
+		testutil.Lacks(t, "needs perf to compare: %v", err)
 	}
 	out, err := exec.Command(perf, "buildid-list", "--kernel").Output()
 	if err != nil {
@@ -171,7 +173,7 @@ func TestKernelNotes(t *testing.T) {
 func TestGoProgram(t *testing.T) {
 	goCmd, err := exec.LookPath("go")
 	if err != nil {
-		t.Skip("needs the go command: ", err)
+		testutil.Lacks(t, "needs the go command: %v", err)
 	}
 	file := filepath.Join(t.TempDir(), "prog")
 	src := file + ".go"

@@ -16,6 +16,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/gantry-tools/gantry/internal/testutil"
 )
 
 // testELF is a small file with a build-id.
@@ -265,11 +267,11 @@ int main(void) { for (int i = 0; i < 100; i++) gantry_hot(1000000); return 0; }
 func TestPerfReadsStore(t *testing.T) {
 	perf, err := exec.LookPath("perf")
 	if err != nil {
-		t.Skip("needs perf: ", err)
+		testutil.Lacks(t, "needs perf: %v", err)
 	}
 	gcc, err := exec.LookPath("gcc")
 	if err != nil {
-		t.Skip("needs gcc: ", err)
+		testutil.Lacks(t, "needs gcc: %v", err)
 	}
 	work := t.TempDir()
 	run := func(name string, args ...string) string {
@@ -291,7 +293,7 @@ func TestPerfReadsStore(t *testing.T) {
 	record := exec.Command(perf, "--buildid-dir", filepath.Join(work, "perf-store"),
 		"record", "-N", "-q", "-e", "cpu-clock:u", "-o", filepath.Join(work, "perf.data"), prog)
 	if out, err := record.CombinedOutput(); err != nil {
-		t.Skipf("perf cannot record here: %v\n%s", err, out)
+		testutil.NotHere(t, "perf cannot record here: %v\n%s", err, out)
 	}
 
 	s, dir := newStore(t)

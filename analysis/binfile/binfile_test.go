@@ -15,6 +15,7 @@ import (
 
 	"github.com/gantry-tools/gantry/analysis/symbol"
 	"github.com/gantry-tools/gantry/buildid"
+	"github.com/gantry-tools/gantry/internal/testutil"
 )
 
 // newTree makes a directory to be "/" with files and links, beside which is a
@@ -144,7 +145,7 @@ func TestRootIdentity(t *testing.T) {
 
 func TestProcesses(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("needs procfs")
+		testutil.NotHere(t, "needs procfs")
 	}
 	exe, err := os.Executable()
 	if err != nil {

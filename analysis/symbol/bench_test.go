@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/gantry-tools/gantry/internal/testutil"
 )
 
 // goCompiler is the path of Go's compiler, a large binary that every developer
@@ -18,7 +20,7 @@ func goCompiler(t testing.TB) string {
 	t.Helper()
 	out, err := exec.Command("go", "env", "GOTOOLDIR").Output()
 	if err != nil {
-		t.Skip("needs the go command: ", err)
+		testutil.Lacks(t, "needs the go command: %v", err)
 	}
 	return filepath.Join(strings.TrimSpace(string(out)), "compile")
 }
@@ -62,14 +64,14 @@ func BenchmarkLookup(b *testing.B) {
 func BenchmarkReadKallsyms(b *testing.B) {
 	text, err := os.ReadFile("/proc/kallsyms")
 	if err != nil {
-		b.Skip("needs /proc/kallsyms: ", err)
+		testutil.NotHere(b, "needs /proc/kallsyms: %v", err)
 	}
 	b.SetBytes(int64(len(text)))
 	b.ReportAllocs()
 	for b.Loop() {
 		k, err := ReadKallsyms(bytes.NewReader(text))
 		if err != nil {
-			b.Skip("cannot read kernel symbols: ", err)
+			testutil.NotHere(b, "cannot read kernel symbols: %v", err)
 		}
 		b.ReportMetric(float64(k.Len()), "symbols")
 	}

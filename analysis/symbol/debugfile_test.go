@@ -11,6 +11,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/gantry-tools/gantry/internal/testutil"
 )
 
 // debugFiles has separate symbols beside its binaries, and counts how often it
@@ -41,7 +43,7 @@ func split(t *testing.T) (whole string, bare, debug []byte) {
 	whole = buildProgram(t, "c", cProgram, "-O1", "-g")
 	only := filepath.Join(t.TempDir(), "debug")
 	if text, err := exec.Command("objcopy", "--only-keep-debug", whole, only).CombinedOutput(); err != nil {
-		t.Skipf("needs objcopy: %v\n%s", err, text)
+		testutil.Lacks(t, "needs objcopy: %v\n%s", err, text)
 	}
 	var err error
 	if bare, err = os.ReadFile(stripped(t, whole)); err != nil {

@@ -15,17 +15,16 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/gantry-tools/gantry/internal/testutil"
 )
 
 // nmSymbols are the functions of a file as nm prints them: the names at each
 // address, and their size, zero if nm does not know it.
 func nmSymbols(t *testing.T, path string, flags ...string) (names map[uint64][]string, sizes map[uint64]uint64) {
 	t.Helper()
-	nm, err := exec.LookPath("nm")
-	if err != nil {
-		t.Skip("needs nm: ", err)
-	}
-	out, err := exec.Command(nm, append(flags, "-S", "--defined-only", path)...).Output()
+	testutil.Require(t, testutil.Tool("nm"))
+	out, err := exec.Command("nm", append(flags, "-S", "--defined-only", path)...).Output()
 	if err != nil {
 		t.Fatalf("nm %s: %v", path, err)
 	}
@@ -117,7 +116,7 @@ func TestAgainstNM(t *testing.T) {
 	t.Run("libc", func(t *testing.T) {
 		out, err := exec.Command("gcc", "-print-file-name=libc.so.6").Output()
 		if err != nil {
-			t.Skip("needs gcc to find the C library: ", err)
+			testutil.Lacks(t, "needs gcc to find the C library: %v", err)
 		}
 		path := strings.TrimSpace(string(out))
 		checkAgainstNM(t, mustReadELF(t, path), path, "-D")
@@ -147,10 +146,7 @@ func TestClasses(t *testing.T) {
 
 // TestPLT compares the names of PLT entries with those that objdump prints.
 func TestPLT(t *testing.T) {
-	objdump, err := exec.LookPath("objdump")
-	if err != nil {
-		t.Skip("needs objdump: ", err)
-	}
+	testutil.Require(t, testutil.Tool("objdump"))
 	for name, flags := range map[string][]string{
 		"plain":     {"-fcf-protection=none"},
 		"ibt":       {"-fcf-protection=full", "-Wl,-z,ibtplt"},
@@ -161,7 +157,7 @@ func TestPLT(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := buildProgram(t, "c", cProgram, append(flags, "-O1")...)
-			out, err := exec.Command(objdump, "-d", path).Output()
+			out, err := exec.Command("objdump", "-d", path).Output()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -222,7 +218,7 @@ func TestLabels(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out, err := exec.Command("as", "-o", path, src).CombinedOutput(); err != nil {
-		t.Skipf("needs an assembler: %v\n%s", err, out)
+		testutil.Lacks(t, "needs an assembler: %v\n%s", err, out)
 	}
 	o := mustReadELF(t, path)
 	for addr, want := range []string{"f", "f", "", "outside", "outside", ""} {

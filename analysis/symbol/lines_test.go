@@ -18,6 +18,7 @@ import (
 	"testing"
 
 	"github.com/gantry-tools/gantry/buildid"
+	"github.com/gantry-tools/gantry/internal/testutil"
 )
 
 // files opens what is on the disk, as package binfile does below a root.
@@ -66,7 +67,7 @@ func symbolizer(t *testing.T, path string, addrs []uint64) [][]Call {
 	t.Helper()
 	tool, err := exec.LookPath("llvm-symbolizer")
 	if err != nil {
-		t.Skip("needs llvm-symbolizer: ", err)
+		testutil.NotHere(t, "needs llvm-symbolizer: %v", err)
 	}
 	var in bytes.Buffer
 	for _, a := range addrs {
@@ -299,7 +300,7 @@ func TestLinesAgainstLLVM(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			out := filepath.Join(t.TempDir(), "program")
 			if text, err := exec.Command("objcopy", "--compress-debug-sections="+kind, big, out).CombinedOutput(); err != nil {
-				t.Skipf("needs an objcopy that knows %s: %v\n%s", kind, err, text)
+				testutil.NotHere(t, "needs an objcopy that knows %s: %v\n%s", kind, err, text)
 			}
 			sameCalls(t, big, out)
 		})
@@ -375,7 +376,7 @@ func buildRust(t *testing.T) string {
 	t.Helper()
 	// rustup's rustc is there without a compiler behind it.
 	if text, err := exec.Command("rustc", "--version").CombinedOutput(); err != nil {
-		t.Skipf("needs a Rust compiler: rustc: %v\n%s", err, text)
+		testutil.NotHere(t, "needs a Rust compiler: rustc: %v\n%s", err, text)
 	}
 	dir := t.TempDir()
 	src, out := filepath.Join(dir, "main.rs"), filepath.Join(dir, "program")
@@ -424,7 +425,7 @@ func TestStrippedGo(t *testing.T) {
 func TestSplitPackage(t *testing.T) {
 	tool, err := exec.LookPath("dwp") // which knows no DWARF 5
 	if err != nil {
-		t.Skip("needs dwp: ", err)
+		testutil.Lacks(t, "needs dwp: %v", err)
 	}
 	path := buildProgram(t, "c", linesProgram, "-O2", "-gsplit-dwarf", "-gdwarf-4")
 	want := 0

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/gantry-tools/gantry/internal/testutil"
 )
 
 // perfMapping is what the process of a made-up recording has mapped.
@@ -31,10 +33,7 @@ const (
 // address without a name is absent from the result.
 func perfNames(t *testing.T, m perfMapping, addrs []uint64, args ...string) map[uint64]string {
 	t.Helper()
-	perf, err := exec.LookPath("perf")
-	if err != nil {
-		t.Skip("needs perf: ", err)
-	}
+	testutil.Require(t, testutil.Tool("perf"))
 	dir := t.TempDir()
 	file := filepath.Join(dir, "perf.data")
 	if err := os.WriteFile(file, perfData(m, addrs), 0o600); err != nil {
@@ -42,7 +41,7 @@ func perfNames(t *testing.T, m perfMapping, addrs []uint64, args ...string) map[
 	}
 	args = append([]string{"--buildid-dir", dir, "script", "-i", file, "-F", "ip,sym"}, args...)
 	var stderr bytes.Buffer
-	cmd := exec.Command(perf, args...)
+	cmd := exec.Command("perf", args...)
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
@@ -189,12 +188,12 @@ func TestPerfKallsyms(t *testing.T) {
 	const path = "/proc/kallsyms"
 	f, err := os.Open(path)
 	if err != nil {
-		t.Skip("needs kernel symbols: ", err)
+		testutil.Lacks(t, "needs kernel symbols: %v", err)
 	}
 	defer f.Close()
 	k, err := ReadKallsyms(f)
 	if errors.Is(err, ErrRestricted) {
-		t.Skip("needs kernel addresses: ", err)
+		testutil.Lacks(t, "needs kernel addresses: %v", err)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/gantry-tools/gantry/internal/testutil"
 )
 
 const cProgram = `
@@ -66,9 +68,7 @@ func buildProgram(t *testing.T, lang, source string, flags ...string) string {
 	if lang == "clang" {
 		lang = "c"
 	}
-	if _, err := exec.LookPath(tool); err != nil {
-		t.Skip("needs a compiler: ", err)
-	}
+	testutil.Require(t, testutil.Tool(tool))
 	dir := t.TempDir()
 	src, out := filepath.Join(dir, "source"), filepath.Join(dir, "program")
 	if err := os.WriteFile(src, []byte(source), 0o600); err != nil {
@@ -88,7 +88,7 @@ func stripped(t *testing.T, path string) string {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "stripped")
 	if text, err := exec.Command("strip", "-o", out, path).CombinedOutput(); err != nil {
-		t.Skipf("needs strip: %v\n%s", err, text)
+		testutil.Lacks(t, "needs strip: %v\n%s", err, text)
 	}
 	return out
 }

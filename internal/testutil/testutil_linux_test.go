@@ -52,7 +52,7 @@ func TestContainerIsRemoved(t *testing.T) {
 	var c *Container
 	t.Run("run", func(t *testing.T) { c = StartContainer(t, ContainerSpec{CgroupPath: "/a/b"}) })
 	if c == nil {
-		t.Skip("no container")
+		Lacks(t, "no container")
 	}
 	for _, path := range []string{c.CgroupDir, filepath.Dir(c.CgroupDir), c.Bundle, "/run/runc/" + c.ID} {
 		if _, err := os.Stat(path); err == nil {
@@ -84,7 +84,7 @@ func TestNewCgroup(t *testing.T) {
 		cg.Add(t, c.PID)
 	})
 	if cg == nil {
-		t.Skip("no cgroup")
+		Lacks(t, "no cgroup")
 	}
 	if _, err := os.Stat(cg.Dir); err == nil {
 		t.Errorf("%s is still there", cg.Dir)

@@ -52,6 +52,20 @@ type missing string
 func (m missing) Missing() string { return string(m) }
 func (m missing) String() string  { return "the thing" }
 
+func TestSkips(t *testing.T) {
+	lacks := func(t testing.TB) { Lacks(t, "no %s", "tool") }
+	notHere := func(t testing.TB) { NotHere(t, "no %s", "tool") }
+	for _, all := range []string{"", "all"} {
+		t.Setenv(RequireEnv, all)
+		if r := record(t, notHere); r.skipped != "no tool" || r.failed != "" {
+			t.Errorf("%q: not here: skipped %q, failed %q", all, r.skipped, r.failed)
+		}
+		if r := record(t, lacks); (r.failed != "") != (all == "all") || all == "" && r.skipped != "no tool" {
+			t.Errorf("%q: lacks: skipped %q, failed %q", all, r.skipped, r.failed)
+		}
+	}
+}
+
 func TestRequire(t *testing.T) {
 	need := func(req Requirement) func(testing.TB) {
 		return func(t testing.TB) { Require(t, missing(""), req) }
@@ -89,7 +103,7 @@ func TestGolden(t *testing.T) {
 		t.Fatal(err)
 	}
 	if *update {
-		t.Skip("-update rewrites instead of comparing")
+		NotHere(t, "-update rewrites instead of comparing")
 	}
 	if r := record(t, func(t testing.TB) { Golden(t, path, []byte("one\ntwo\n")) }); r.failed != "" {
 		t.Errorf("equal: %s", r.failed)

@@ -95,7 +95,7 @@ func record(t *testing.T, args []string, pipe bool) string {
 	file := filepath.Join(t.TempDir(), "perf.data")
 	stdout, stderr, err := runRecord(t, file, args, pipe)
 	if err != nil && (strings.Contains(stderr, "not supported") || strings.Contains(stderr, "nknown option")) {
-		t.Skipf("perf record %v: %s", args, stderr)
+		testutil.NotHere(t, "perf record %v: %s", args, stderr)
 	}
 	if err != nil {
 		t.Fatalf("perf record %v: %v\n%s", args, err, stderr)

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/gantry-tools/gantry/internal/testutil"
 )
 
 const fuzzProgram = `
@@ -21,9 +23,7 @@ int main(int argc, char **argv) { for (int i = 0; i < argc; i++) sink += more(i)
 // source compiles the program and reads its DWARF.
 func source(t testing.TB, flags ...string) *Source {
 	t.Helper()
-	if _, err := exec.LookPath("gcc"); err != nil {
-		t.Skip("needs a compiler: ", err)
-	}
+	testutil.Require(t, testutil.Tool("gcc"))
 	dir := t.TempDir()
 	in, out := filepath.Join(dir, "in.c"), filepath.Join(dir, "out")
 	if err := os.WriteFile(in, []byte(fuzzProgram), 0o600); err != nil {

@@ -77,7 +77,7 @@ func wantAnswers(t *testing.T, got, want map[string]string) {
 func TestLiveUnprivileged(t *testing.T) {
 	testutil.Require(t, testutil.Root, testutil.Tool("setpriv"))
 	if level, err := os.ReadFile("/proc/sys/kernel/perf_event_paranoid"); err != nil || string(level) != "2\n" {
-		t.Skipf("kernel.perf_event_paranoid is %q, %v, not 2", level, err)
+		testutil.NotHere(t, "kernel.perf_event_paranoid is %q, %v, not 2", level, err)
 	}
 	got := liveTable(t, func(program string) *exec.Cmd {
 		// The program's directory is for its owner only.

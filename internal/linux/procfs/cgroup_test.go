@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/gantry-tools/gantry/internal/testutil"
 )
 
 func TestParseCgroups(t *testing.T) {
@@ -264,7 +266,7 @@ func TestCgroupSelf(t *testing.T) {
 	}
 	tree := trees.Perf()
 	if tree == nil {
-		t.Skipf("no cgroup tree with perf_event is mounted (%v)", trees.Mode)
+		testutil.Lacks(t, "no cgroup tree with perf_event is mounted (%v)", trees.Mode)
 	}
 	list, err := New("").Self().Cgroups()
 	if err != nil {
@@ -272,7 +274,7 @@ func TestCgroupSelf(t *testing.T) {
 	}
 	id, err := tree.ID(tree.Of(list).Path)
 	if err != nil {
-		t.Skip(err)
+		testutil.Lacks(t, "own cgroup: %v", err)
 	}
 	found := false
 	if err := tree.Walk(func(i uint64, _ string) error { found = found || i == id; return nil }); err != nil || !found {

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"unsafe"
+
+	"github.com/gantry-tools/gantry/internal/testutil"
 )
 
 func TestProcmapFindsThisProgram(t *testing.T) {
@@ -25,7 +27,7 @@ func TestProcmapFindsThisProgram(t *testing.T) {
 	var v VMA
 	if err := p.Query(maps, here, ProcmapExecutable, true, &v); err != nil {
 		if errors.Is(err, syscall.ENOTTY) {
-			t.Skip("the kernel has no PROCMAP_QUERY (Linux 6.11)")
+			testutil.NotHere(t, "the kernel has no PROCMAP_QUERY (Linux 6.11)")
 		}
 		t.Fatal(err)
 	}
@@ -53,7 +55,7 @@ func TestProcmapEnds(t *testing.T) {
 	var v VMA
 	err = p.Query(maps, ^uint64(0)-uint64(os.Getpagesize()), ProcmapOrNext|ProcmapWritable, false, &v)
 	if errors.Is(err, syscall.ENOTTY) {
-		t.Skip("the kernel has no PROCMAP_QUERY (Linux 6.11)")
+		testutil.NotHere(t, "the kernel has no PROCMAP_QUERY (Linux 6.11)")
 	}
 	if !errors.Is(err, syscall.ENOENT) {
 		t.Errorf("behind the last mapping: %v, want ENOENT", err)
