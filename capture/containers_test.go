@@ -207,7 +207,7 @@ func TestKilledRecorderLeavesAFile(t *testing.T) {
 		recordForever(t, name)
 		return
 	}
-	testutil.Require(t, testutil.Root, testutil.PerfEvents, testutil.Tool("perf"))
+	testutil.Require(t, testutil.Root, testutil.PerfEvents, testutil.Tracefs, testutil.Tool("perf"))
 	name := t.TempDir() + "/perf.data"
 	cmd := testProcess("TestKilledRecorderLeavesAFile", "GANTRY_TEST_RECORD_FOREVER="+name)
 	stdout, err := cmd.StdoutPipe()
@@ -228,9 +228,17 @@ func TestKilledRecorderLeavesAFile(t *testing.T) {
 	}
 	cmd.Process.Kill()
 	cmd.Wait()
-	n := total(perfSamples(t, name))
-	if n == 0 {
-		t.Error("perf finds no samples")
+	for event, n := range perfSamples(t, name) {
+		if n == 0 || event != "cpu-clock" && event != "sched:sched_switch" {
+			t.Errorf("perf finds %d samples of %s", n, event)
+		}
 	}
 	perfRun(t, "report", "-i", name, "--stdio")
+	if text := perfRun(t, "script", "-i", name, "-F", "trace:event,trace"); !strings.Contains(text, "prev_comm=") {
+		t.Error("perf does not print the fields of tracepoints")
+	}
+	feats := read(t, name).feats
+	if feats.TracingData == nil || feats.Hostname == "" || feats.ClockData == nil {
+		t.Errorf("features are %+v", feats)
+	}
 }

@@ -107,7 +107,10 @@ func pmuMappings(pmus *perfevent.PMUs) []perfdata.PMU {
 
 // finish writes the features and closes the file.
 func (r *Recorder) finish(table *container.Table) error {
-	f, err := r.features()
+	f, err := r.described, error(nil)
+	if f == nil {
+		f, err = r.features()
+	}
 	if f == nil {
 		f = &perfdata.Features{} // the error is returned; the rest is written
 	}

@@ -335,16 +335,17 @@ func testProcess(test, variable string) *exec.Cmd {
 }
 
 // recordForever records until it is killed, and says on stdout when there is
-// something in the file.
+// something in the file, between two rounds.
 func recordForever(t *testing.T, name string) {
 	f, err := os.Create(name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	passes := 0
-	r, err := Open(Options{Groups: groups(t, "cpu-clock"), Frequency: 4000, Progress: func(p Progress) {
-		if passes++; p.Samples > 0 && passes == 3 {
+	r, err := Open(Options{Groups: groups(t, "cpu-clock", "sched:sched_switch"), Frequency: 4000, Progress: func(p Progress) {
+		if passes++; p.Samples > 0 && passes >= 3 {
 			os.Stdout.WriteString("recording\n")
+			<-make(chan struct{}) // until it is killed
 		}
 	}})
 	if err != nil {

@@ -37,24 +37,27 @@ type Recorder struct {
 	child  *workload   // nil: no command
 	files  []io.Closer // what else is open
 
-	out      *perfdata.Writer
-	room     room
-	poll     *sys.Poller
-	ready    []sys.Ready
-	scan     scanner
-	trim     *trimmer // nil: samples are written as they are
-	side     sidebandWalker
-	names    *names
-	binaries *keeper
-	source   snapshot.Source // nil: nobody's state is needed
-	snapshot snapshotStats
-	notes    []string // of Open, beside those of the events
-	clock    perfdata.ClockData
-	slept    uint64 // ns that CLOCK_BOOTTIME is ahead of clock
-	started  time.Time
-	lastPass time.Time
-	pace     pace
-	result   Result
+	out  *perfdata.Writer
+	room room
+	// described is what the file says of the machine; nil: it could not be
+	// found out.
+	described *perfdata.Features
+	poll      *sys.Poller
+	ready     []sys.Ready
+	scan      scanner
+	trim      *trimmer // nil: samples are written as they are
+	side      sidebandWalker
+	names     *names
+	binaries  *keeper
+	source    snapshot.Source // nil: nobody's state is needed
+	snapshot  snapshotStats
+	notes     []string // of Open, beside those of the events
+	clock     perfdata.ClockData
+	slept     uint64 // ns that CLOCK_BOOTTIME is ahead of clock
+	started   time.Time
+	lastPass  time.Time
+	pace      pace
+	result    Result
 
 	// sift leaves out samples that are not recorded. unfinished: something was
 	// written since the last round was finished.
@@ -363,9 +366,12 @@ func (r *Recorder) begin(out Output) error {
 		r.side.reserve = r.sift.reserve
 	}
 	o := &perfdata.WriterOptions{Compress: r.opts.Compress}
-	var err error
+	f, err := r.features()
+	if err == nil {
+		r.described, o.Features = f, f
+	}
 	if out.Pipe != nil {
-		if o.Features, err = r.features(); err != nil {
+		if err != nil {
 			return err
 		}
 		r.out, err = perfdata.NewPipeWriter(out.Pipe, r.set.list, o)

@@ -17,15 +17,18 @@ var errFull = errors.New("no space left on device")
 // memFile is a File in memory that takes at most limit bytes, if limit > 0.
 type memFile struct {
 	b     []byte
+	pos   int // of Write
 	limit int
 }
 
 func (f *memFile) Write(p []byte) (int, error) {
 	n := len(p)
 	if f.limit > 0 {
-		n = min(n, max(0, f.limit-len(f.b)))
+		n = min(n, max(0, f.limit-f.pos))
 	}
-	f.b = append(f.b, p[:n]...)
+	k := copy(f.b[f.pos:], p[:n])
+	f.b = append(f.b, p[k:n]...)
+	f.pos += n
 	if n < len(p) {
 		return n, errFull
 	}
@@ -40,6 +43,13 @@ func (f *memFile) WriteAt(p []byte, off int64) (int, error) {
 		f.b = append(f.b, make([]byte, end-len(f.b))...)
 	}
 	return copy(f.b[off:], p), nil
+}
+
+// diskFile is a memFile that can be read while it is written.
+type diskFile struct{ memFile }
+
+func (f *diskFile) ReadAt(p []byte, off int64) (int, error) {
+	return bytes.NewReader(f.b).ReadAt(p, off)
 }
 
 // vecFile has a Writev that writes at most step bytes a call.

@@ -11,8 +11,9 @@ import (
 	"github.com/gantry-tools/gantry/perf"
 )
 
-// File is what [NewWriter] writes to, an *os.File as a rule: Write appends, and
-// what is written can be changed. If it has a method
+// File is what [NewWriter] writes to, an *os.File as a rule: Write goes on where
+// the last one ended, whatever WriteAt has written there, and what is written
+// can be changed. If it has a method
 //
 //	Writev([][]byte) (int, error)
 //
@@ -33,8 +34,9 @@ type WriterOptions struct {
 	Order perf.Order
 	// Compress is a zstd level from 1 (fast) to 22; 0 is no compression.
 	Compress int
-	// Features of a stream, to be written before the data. A file has all
-	// its features from Close.
+	// Features to be written before the data. A file has all its features
+	// from Close; these it has also if its writer is killed, between two
+	// calls of FinishRound, WriteRound or Commit.
 	Features *Features
 }
 
@@ -56,6 +58,7 @@ type Writer struct {
 	vec     [][]byte
 	pack    *packer
 	sent    map[FeatureID]string // features of a stream
+	early   *earlyFeatures       // of a file; nil: none
 	omitted []FeatureID
 	err     error
 	closed  bool
@@ -75,7 +78,11 @@ func NewWriter(f File, events []*perf.Event, o *WriterOptions) (*Writer, error) 
 		return nil, err
 	}
 	w.file = f
-	if err := w.writeRaw(w.fileStart()); err != nil {
+	b, err := w.fileStart()
+	if err != nil {
+		return nil, err
+	}
+	if err := w.writeRaw(b); err != nil {
 		return nil, fmt.Errorf("write header: %w", err)
 	}
 	return w, nil
@@ -120,8 +127,8 @@ func allZero(b []byte) bool {
 	return true
 }
 
-// fileStart lays out what precedes the data: header, ids, attributes.
-func (w *Writer) fileStart() []byte {
+// fileStart lays out what precedes the data: header, ids, attributes, features.
+func (w *Writer) fileStart() ([]byte, error) {
 	o := w.order
 	size := 0
 	for _, ev := range w.events {
@@ -140,15 +147,22 @@ func (w *Writer) fileStart() []byte {
 		b = appendAttr(b, o, &ev.Attr, size)
 		b = o.AppendUint64(o.AppendUint64(b, ids[i].off), ids[i].size)
 	}
+	end := len(b)
+	if w.opts.Features != nil {
+		var err error
+		if b, err = w.earlySections(b, w.complete(w.opts.Features)); err != nil {
+			return nil, err
+		}
+	}
 	w.header = fileHeader{
 		order:    o,
 		size:     headerSize,
 		attrSize: uint64(max(size, perf.AttrSizeVer0) + sectionSize),
-		attrs:    section{uint64(attrs), uint64(len(b) - attrs)},
+		attrs:    section{uint64(attrs), uint64(end - attrs)},
 		data:     section{uint64(len(b)), 0},
 	}
 	w.header.append(b[:0])
-	return b
+	return b, nil
 }
 
 // Write appends whole records with their headers. The slices are taken together:
@@ -290,6 +304,9 @@ func (w *Writer) patchSize() error {
 		return nil
 	}
 	w.header.data.size = uint64(w.whole) - w.header.data.off
+	if w.early != nil {
+		return w.showEarly()
+	}
 	b := w.order.AppendUint64(nil, w.header.data.size)
 	if _, err := w.file.WriteAt(b, dataSizeAt); err != nil {
 		w.err = fmt.Errorf("write header: %w", err)
@@ -315,6 +332,9 @@ func (w *Writer) packAll(all bool) error {
 
 // flush writes buf and the records behind it.
 func (w *Writer) flush(records ...[]byte) error {
+	if err := w.hideEarly(); err != nil {
+		return err
+	}
 	w.vec = append(w.vec[:0], w.buf)
 	w.vec = append(w.vec, records...)
 	n, err := w.writeVec()

@@ -110,7 +110,9 @@ func (w *Writer) complete(f *Features) *Features {
 // many bytes they take.
 func (w *Writer) closeFile(f *Features) (size int64, err error) {
 	w.header.features = [featureBits / 64]uint64{}
-	if err := w.patchSize(); err != nil {
+	w.header.data.size = uint64(w.whole) - w.header.data.off
+	if err := w.patchHeader(); err != nil {
+		w.err = nil // it is returned
 		return 0, err
 	}
 	b, err := w.featureSections(f)
@@ -141,9 +143,13 @@ func (w *Writer) featureSections(f *Features) ([]byte, error) {
 		if b, err = f.encode(b, id, w.order); err != nil {
 			return nil, fmt.Errorf("write feature %s: %w", id, err)
 		}
+		at := section{uint64(w.whole) + uint64(start), uint64(len(b) - start)}
+		if early, ok := w.early.find(id, b[start:]); ok {
+			at, b = early, b[:start]
+		}
 		entry := b[sectionSize*i:]
-		w.order.PutUint64(entry, uint64(w.whole)+uint64(start))
-		w.order.PutUint64(entry[8:], uint64(len(b)-start))
+		w.order.PutUint64(entry, at.off)
+		w.order.PutUint64(entry[8:], at.size)
 		w.header.set(id)
 	}
 	return b, nil

@@ -167,13 +167,23 @@ func TestKilled(t *testing.T) {
 // TestFull: a file system that is full after any number of bytes leaves a file
 // with the whole records before.
 func TestFull(t *testing.T) {
+	for name, o := range map[string]*WriterOptions{"features at the end": nil, "features early": {Features: testFeatures()}} {
+		t.Run(name, func(t *testing.T) { testFull(t, o) })
+	}
+}
+
+func testFull(t *testing.T, o *WriterOptions) {
 	all := testRecords()
-	full := write(t, nil, all, testFeatures())
+	full := write(t, o, all, testFeatures())
 	start := int(open(t, full, nil).in.pos)
+	slack := 100
+	if o != nil { // records make room for the table, which is behind two of them
+		slack = 2*sectionSize*(len(o.Features.IDs())+1) + 2*largest(mustReadAll(t, open(t, full, nil).Next))
+	}
 	for limit := 1; limit < len(full); limit++ {
-		m := &memFile{limit: limit}
+		m := &diskFile{memFile{limit: limit}}
 		ev := testEvents()
-		w, err := NewWriter(m, ev, nil)
+		w, err := NewWriter(m, ev, o)
 		if limit < start {
 			if !errors.Is(err, errFull) {
 				t.Fatalf("limit %d: %v", limit, err)
@@ -189,7 +199,7 @@ func TestFull(t *testing.T) {
 				of = ev[0]
 			}
 			if err = w.WriteRecord(rec, of); err == nil && i%2 == 0 {
-				err = w.Flush()
+				err = w.Commit()
 			}
 			if err != nil {
 				break
@@ -205,10 +215,17 @@ func TestFull(t *testing.T) {
 				t.Fatalf("limit %d: record %d is %x, want %x", limit, i, k.Raw, want)
 			}
 		}
-		if len(got) < len(all) && start+size(got)+100 < limit {
-			t.Fatalf("limit %d: only %d records", limit, len(got))
+		if len(got) < len(all) && start+size(got)+slack < limit {
+			t.Fatalf("limit %d: only %d records of %d bytes behind %d, slack %d", limit, len(got), size(got), start, slack)
 		}
 	}
+}
+
+func largest(list []kept) (n int) {
+	for _, k := range list {
+		n = max(n, len(k.Raw))
+	}
+	return n
 }
 
 // TestFullKeepsFeatures: of a file that fills the disk the last rounds are
@@ -270,6 +287,54 @@ func TestWritev(t *testing.T) {
 		if got := mustReadAll(t, open(t, f.b, nil).Next); len(got) != 3000 {
 			t.Errorf("step %d: %d records", step, len(got))
 		}
+	}
+}
+
+// A file whose writer is killed after a round has the features that were known
+// at its start, and within a round none but all records.
+func TestEarlyFeatures(t *testing.T) {
+	early := testFeatures()
+	rec := encode(t, perf.LittleEndian, sample(5))
+	var m memFile
+	w, err := NewWriter(&m, testEvents(), &WriterOptions{Features: early})
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := func(when string, records int, features bool) {
+		t.Helper()
+		r := open(t, bytes.Clone(m.b), nil)
+		if got := len(mustReadAll(t, r.Next)); got != records {
+			t.Errorf("%s: %d records, want %d", when, got, records)
+		}
+		if got := r.Features().Hostname != ""; got != features {
+			t.Errorf("%s: features are there: %v", when, got)
+		}
+	}
+	check("at the start", 0, false)
+	if err := w.WriteRound(rec, rec); err != nil {
+		t.Fatal(err)
+	}
+	check("after a round", 3, true)
+	if err := errors.Join(w.Write(bytes.Repeat(rec, 500)), w.Flush()); err != nil {
+		t.Fatal(err)
+	}
+	check("within a round", 3, false)
+	if err := w.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	check("after a part of a round", 503, true)
+	size := len(m.b)
+	final := *early
+	final.CmdLine = []string{"at", "the", "end"}
+	if err := w.Close(&final); err != nil {
+		t.Fatal(err)
+	}
+	check("at the end", 503, true)
+	if r := open(t, m.b, nil); !slices.Equal(r.Features().CmdLine, final.CmdLine) || !bytes.Equal(r.Features().TracingData, early.TracingData) {
+		t.Errorf("features at the end: %+v", r.Features())
+	}
+	if grown := len(m.b) - size; grown >= len(early.TracingData) {
+		t.Errorf("%d bytes more at the end: what has not changed was written again", grown)
 	}
 }
 
