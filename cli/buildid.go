@@ -70,9 +70,10 @@ func (f *storeFlags) create() (*buildid.Store, error) {
 func newBuildidCmd(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "buildid",
-		Short: "the store of binaries by build-id: list, add, remove, prune, verify, serve",
-		Long: `Look after the store of binaries that recordings are resolved with. It has perf's
-layout: 'perf report --buildid-dir DIR' and 'perf buildid-cache' read it too.
+		Short: "look after the store of binaries by build-id",
+		Long: `Look after the store of binaries that recordings are resolved with. It has
+perf's layout: 'perf report --buildid-dir DIR' and 'perf buildid-cache' read it
+too.
 
 Files are addressed by their GNU build-id; those that have none by Go's
 build-id or a hash of their content, which begin with 676e7467 and 676e7463.`,
@@ -95,7 +96,8 @@ func newBuildidListCmd(e *env) *cobra.Command {
 		Use:   "list [flags] [ID|PATH]...",
 		Short: "list what the store has",
 		Long: `List what the store has: the id, where it comes from (gnu, go, content; code and
-derived are what gantry kept of generated code, and worked out of files), the size, the time since the last use, and where the file was. An argument is the
+derived are what gantry kept of generated code, and worked out of files), the
+size, the time since the last use, and where the file was. An argument is the
 begin of an id or a path, where * is any text.`,
 		Example: `  gantry buildid list
   gantry buildid list '*/libc.so*'

@@ -25,8 +25,8 @@ func newBuildidRemoveCmd(e *env) *cobra.Command {
 		Use:     "remove [flags] ID|PATH...",
 		Aliases: []string{"rm"},
 		Short:   "remove files from the store",
-		Long: `Remove what the arguments mean, as 'gantry buildid list' takes them: the begin of
-an id (4 digits or more) or the path where the file was, where * is any text.`,
+		Long: `Remove what the arguments mean, as 'gantry buildid list' takes them: the begin
+of an id (4 digits or more) or the path where the file was, where * is any text.`,
 		Example: `  gantry buildid remove 3a1f70
   gantry buildid remove '/home/me/build/*'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -97,10 +97,10 @@ func newBuildidPruneCmd(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "prune [flags]",
 		Short: "remove what exceeds the limits, the longest unused first",
-		Long: `Remove what was not used for longer than --max-age, then the longest unused until
-the rest fits --max-size. A use is a look-up by gantry, or that a file was added.
-What no command can find any more goes as well: half-written files of writers
-that were killed, links that lead nowhere, files that no link leads to.`,
+		Long: `Remove what was not used for longer than --max-age, then the longest unused
+until the rest fits --max-size. A use is a look-up by gantry, or that a file was
+added. What no command can find any more goes as well: half-written files of
+writers that were killed, links that lead nowhere, files that no link leads to.`,
 		Example: `  gantry buildid prune --max-size 10G --max-age 30d
   gantry buildid prune --max-age 8w --dry-run`,
 		Args: noArgs,
@@ -185,7 +185,7 @@ func newBuildidVerifyCmd(e *env) *cobra.Command {
 	dry := false
 	cmd := &cobra.Command{
 		Use:   "verify [flags] [ID|PATH]...",
-		Short: "read all files again and drop those that are not what they should be",
+		Short: "read all files again, and drop what is not what it should be",
 		Long: `Read every file, or those that the arguments mean as for 'gantry buildid list',
 and compare its id with its place. What does not match is dropped, as it is when
 a report comes across it. A GNU build-id is a name that the linker gave: that it

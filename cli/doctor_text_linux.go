@@ -180,31 +180,3 @@ func (s state) color() string {
 	}
 	return "\x1b[33m"
 }
-
-// wrap breaks text at blanks so that it fits width columns, of which the first
-// indent are taken on every line: by what is printed before it, or by blanks.
-// Blanks at the start of text stay and count as printed.
-func wrap(text string, indent, width int) string {
-	lead := text[:len(text)-len(strings.TrimLeft(text, " "))]
-	room := width - indent
-	if lead != "" {
-		room = width
-	}
-	var b strings.Builder
-	b.WriteString(lead)
-	column, limit := len(lead), room
-	for i, word := range strings.Fields(text) {
-		switch {
-		case i == 0:
-		case column+1+len(word) > limit:
-			b.WriteString("\n" + strings.Repeat(" ", indent))
-			column, limit = indent, width
-		default:
-			b.WriteByte(' ')
-			column++
-		}
-		b.WriteString(word)
-		column += len(word)
-	}
-	return b.String()
-}
