@@ -89,14 +89,19 @@ const (
 	bpfArrays
 )
 
-// bpfArray is where a struct bpf_prog_info tells of an array. size is that of
-// an element; if sizeAt is not 0, the struct says it there, and it is at least
-// size.
-type bpfArray struct {
-	addrAt, countAt, sizeAt, size int
+// A BPFArrayPlace is where a struct bpf_prog_info tells of an array: the offsets
+// of its address (u64; in a file the offset behind the struct), of the number of its
+// elements (u32) and of their size (u32). If SizeAt is 0, the size is fixed; else
+// it is Size at least.
+type BPFArrayPlace struct {
+	AddrAt, CountAt, SizeAt, Size int
 }
 
-var bpfArrayAt = [bpfArrays]bpfArray{
+// BPFArrayPlaces are the arrays of a struct bpf_prog_info: bit i of the mask in
+// BPF_PROG_INFO is for BPFArrayPlaces()[i].
+func BPFArrayPlaces() []BPFArrayPlace { return bpfArrayAt[:len(bpfArrayAt):len(bpfArrayAt)] }
+
+var bpfArrayAt = [bpfArrays]BPFArrayPlace{
 	bpfJITed:      {24, 16, 0, 1},
 	bpfXlated:     {32, 20, 0, 1},
 	bpfMapIDs:     {56, 52, 0, 4},
@@ -108,12 +113,14 @@ var bpfArrayAt = [bpfArrays]bpfArray{
 	bpfTags:       {184, 180, 0, 8},
 }
 
-// Sizes of struct bpf_func_info, bpf_line_info and bpf_prog_info, the last as
-// of Linux 6.0, and of what is before the last in the section.
+// BPFInfoSize is the size of struct bpf_prog_info as of Linux 6.0.
+const BPFInfoSize = 232
+
+// Sizes of struct bpf_func_info and bpf_line_info, and of what is before the
+// struct bpf_prog_info in the section.
 const (
 	bpfFuncSize = 8
 	bpfLineSize = 16
-	bpfInfoSize = 232
 	bpfHeadSize = 16
 )
 
@@ -141,7 +148,7 @@ func decodeBPFProgram(p *parser, prog *BPFProgram) {
 	arrays := p.u64()
 	at := p.offset()
 	// Newer kernels tell more, older ones less.
-	info := make([]byte, bpfInfoSize)
+	info := make([]byte, BPFInfoSize)
 	copy(info, p.bytes(int(infoLen)))
 	data := p.bytes(int(dataLen))
 	if p.err != nil {
@@ -152,15 +159,15 @@ func decodeBPFProgram(p *parser, prog *BPFProgram) {
 		if arrays&(1<<i) == 0 {
 			continue
 		}
-		size := a.size
-		if a.sizeAt != 0 {
-			size = int(p.order.Uint32(info[a.sizeAt:]))
+		size := a.Size
+		if a.SizeAt != 0 {
+			size = int(p.order.Uint32(info[a.SizeAt:]))
 		}
-		addr, count := p.order.Uint64(info[a.addrAt:]), p.order.Uint32(info[a.countAt:])
+		addr, count := p.order.Uint64(info[a.AddrAt:]), p.order.Uint32(info[a.CountAt:])
 		if count == 0 {
 			continue
 		}
-		if size < a.size || addr > uint64(len(data)) || uint64(count) > (uint64(len(data))-addr)/uint64(size) {
+		if size < a.Size || addr > uint64(len(data)) || uint64(count) > (uint64(len(data))-addr)/uint64(size) {
 			p.fail(fmt.Errorf("%w: array %d: %d of %d bytes at %d of %d bytes behind offset %d", ErrFormat, i, count, size, addr, len(data), at))
 			return
 		}
@@ -213,7 +220,7 @@ func (b *BPFProgram) array(which int, p *parser, count, size int) {
 	}
 }
 
-// scalars decodes what is no array. info has bpfInfoSize bytes.
+// scalars decodes what is no array. info has BPFInfoSize bytes.
 func (b *BPFProgram) scalars(info []byte, o perf.Order) {
 	u32 := func(at int) uint32 { return o.Uint32(info[at:]) }
 	u64 := func(at int) uint64 { return o.Uint64(info[at:]) }
@@ -235,7 +242,7 @@ func AppendBPFPrograms(dst []byte, o perf.Order, list []BPFProgram) []byte {
 }
 
 func (b *BPFProgram) append(dst []byte, o perf.Order) []byte {
-	var info [bpfInfoSize]byte
+	var info [BPFInfoSize]byte
 	u32 := func(at int, v uint32) { copy(info[at:], o.AppendUint32(nil, v)) }
 	u64 := func(at int, v uint64) { copy(info[at:], o.AppendUint64(nil, v)) }
 	u32(0, b.Type)
@@ -261,8 +268,8 @@ func (b *BPFProgram) append(dst []byte, o perf.Order) []byte {
 	var data []byte
 	mask := uint64(0)
 	for i, a := range bpfArrayAt {
-		if a.sizeAt != 0 {
-			u32(a.sizeAt, uint32(a.size))
+		if a.SizeAt != 0 {
+			u32(a.SizeAt, uint32(a.Size))
 		}
 		start := len(data)
 		data = b.appendArray(data, o, i)
@@ -270,11 +277,11 @@ func (b *BPFProgram) append(dst []byte, o perf.Order) []byte {
 			continue
 		}
 		mask |= 1 << i
-		u64(a.addrAt, uint64(start))
-		u32(a.countAt, uint32((len(data)-start)/a.size))
+		u64(a.AddrAt, uint64(start))
+		u32(a.CountAt, uint32((len(data)-start)/a.Size))
 		data = append(data, make([]byte, align(len(data), 8)-len(data))...)
 	}
-	dst = o.AppendUint32(dst, bpfInfoSize)
+	dst = o.AppendUint32(dst, BPFInfoSize)
 	dst = o.AppendUint32(dst, uint32(len(data)))
 	dst = o.AppendUint64(dst, mask)
 	return append(append(dst, info[:]...), data...)
