@@ -83,23 +83,17 @@ func (l *lineage) happened(rec perf.Record) {
 
 // told takes note of a record of the snapshot.
 func (l *lineage) told(rec perf.Record) {
-	ev := lineageEvent{time: perf.SampleIDOf(rec).Time}
 	switch rec := rec.(type) {
 	case *perf.Fork:
-		if rec.PID != rec.TID {
-			return
+		if rec.PID == rec.TID {
+			l.events = append(l.events, lineageEvent{time: rec.SampleID.Time, what: seenProcess, pid: rec.PID})
 		}
-		ev.what, ev.pid = seenProcess, rec.PID
 	case *perf.Mmap2:
-		if rec.PID == l.mapped {
-			return
+		if rec.PID != l.mapped {
+			l.mapped = rec.PID
+			l.events = append(l.events, lineageEvent{time: rec.SampleID.Time, what: mappingsToldOf, pid: rec.PID})
 		}
-		l.mapped = rec.PID
-		ev.what, ev.pid = mappingsToldOf, rec.PID
-	default:
-		return
 	}
-	l.events = append(l.events, ev)
 }
 
 // ancestry is what is known of a process at one moment.
@@ -114,10 +108,11 @@ type ancestry struct {
 // missing are the processes that still run and of which nothing is known. All
 // sideband up to now must have been read.
 func (l *lineage) missing() []int {
-	slices.SortStableFunc(l.events, func(a, b lineageEvent) int { return cmp.Compare(a.time, b.time) })
-	empty := l.memoryless()
+	events := l.family()
+	slices.SortStableFunc(events, func(a, b lineageEvent) int { return cmp.Compare(a.time, b.time) })
+	empty := memoryless(events)
 	all := make(map[int32]ancestry)
-	for _, ev := range l.events {
+	for _, ev := range events {
 		p := all[ev.pid]
 		switch ev.what {
 		case bornProcess:
@@ -142,12 +137,33 @@ func (l *lineage) missing() []int {
 	return list
 }
 
+// family is what happened to the processes that were made meanwhile, and to
+// their parents. On most machines these are few.
+func (l *lineage) family() []lineageEvent {
+	pids := make(map[int32]bool)
+	for _, ev := range l.events {
+		if ev.what == bornProcess {
+			pids[ev.pid], pids[ev.parent] = true, true
+		}
+	}
+	if len(pids) == 0 {
+		return nil
+	}
+	var list []lineageEvent
+	for _, ev := range l.events {
+		if pids[ev.pid] {
+			list = append(list, ev)
+		}
+	}
+	return list
+}
+
 // memoryless are the processes that were seen and have nothing to inherit:
 // kernel threads, mostly. One that ended or executed may just have been gone
 // when its mappings were looked at.
-func (l *lineage) memoryless() map[int32]bool {
+func memoryless(events []lineageEvent) map[int32]bool {
 	all := make(map[int32]ancestry)
-	for _, ev := range l.events {
+	for _, ev := range events {
 		p := all[ev.pid]
 		p.seen = p.seen || ev.what == seenProcess
 		p.mapped = p.mapped || ev.what == mappingsToldOf

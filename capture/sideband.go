@@ -11,6 +11,7 @@ import (
 
 	"github.com/gantry-tools/gantry/capture/filter"
 	"github.com/gantry-tools/gantry/capture/perfevent"
+	"github.com/gantry-tools/gantry/capture/snapshot"
 	"github.com/gantry-tools/gantry/internal/linux/procfs"
 	"github.com/gantry-tools/gantry/perf"
 )
@@ -39,6 +40,8 @@ type sidebandWalker struct {
 	// those that were new.
 	spaces map[uint64]struct{}
 	found  int
+	// offered are the files of a snapshot that the keeper knows.
+	offered map[snapshot.FileKey]*binary
 	// forgotten counts the processes that there was no room for in mounts.
 	forgotten uint64
 }
@@ -239,15 +242,32 @@ func (w *sidebandWalker) status(rec perf.Record) {
 	switch rec := rec.(type) {
 	case *perf.Mmap2:
 		if isFile(rec.Filename) && (len(rec.BuildID) > 0 || rec.Ino != 0) {
-			mnt := w.mounts[rec.PID]
-			key := keyOf(rec, mnt)
-			w.offer(&key, seen{int(rec.PID), mnt, rec.Addr, rec.Addr + rec.Len})
+			w.statusMapping(rec)
 		}
 	case *perf.Namespaces:
 		if len(rec.Links) > max(perf.NSMnt, perf.NSPID) && rec.PID == rec.TID {
 			w.namespaces(rec.PID, rec.Links[perf.NSMnt].Ino, rec.Links[perf.NSPID].Ino)
 		}
 	}
+}
+
+// statusMapping offers a file that a snapshot tells of, until the keeper has
+// decided about it.
+func (w *sidebandWalker) statusMapping(rec *perf.Mmap2) {
+	mnt := w.mounts[rec.PID]
+	file := snapshot.FileKey{Major: rec.Maj, Minor: rec.Min, Inode: rec.Ino, Gen: rec.InoGen, Mnt: mnt, Path: rec.Filename}
+	if b := w.offered[file]; b != nil && b.settled.Load() {
+		return
+	}
+	key := keyOf(rec, mnt)
+	b := w.offer(&key, seen{int(rec.PID), mnt, rec.Addr, rec.Addr + rec.Len})
+	if b == nil {
+		return
+	}
+	if w.offered == nil || len(w.offered) >= maxKnown {
+		w.offered = make(map[snapshot.FileKey]*binary)
+	}
+	w.offered[file] = b
 }
 
 // round forgets the processes that had ended before the last round.

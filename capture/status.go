@@ -98,7 +98,7 @@ type snapshotStats struct {
 func (t *teller) tasks(ctx context.Context, scope snapshot.Scope) (err error) {
 	r := t.r
 	r.side.lineage = new(lineage)
-	defer func() { r.side.lineage = nil }()
+	defer func() { r.side.lineage, r.side.offered = nil, nil }()
 	if s := r.names.strangers; s != nil {
 		all := scope.All && t.want == nil && !r.binaries.blind
 		defer func() {

@@ -28,6 +28,7 @@ type codec struct {
 	order Order
 	b     []byte
 	off   int
+	start int // when encoding: where in b the body begins
 	max   int // when encoding an attr: its size
 	err   error
 }
@@ -120,7 +121,7 @@ func (c *codec) pad(n int) {
 func (c *codec) str(s *string) {
 	if !c.dec {
 		c.b = append(c.b, *s...)
-		c.b = append(c.b, make([]byte, 8-len(c.b)%8)...)
+		c.b = append(c.b, make([]byte, 8-(len(c.b)-c.start)%8)...)
 		return
 	}
 	*s = cString(c.take(len(c.b) - c.off))
@@ -137,7 +138,7 @@ func (c *codec) rest(p *[]byte) {
 
 // align8 pads to the next multiple of 8 when encoding.
 func (c *codec) align8() {
-	for !c.dec && len(c.b)%8 != 0 {
+	for !c.dec && (len(c.b)-c.start)%8 != 0 {
 		c.b = append(c.b, 0)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"sync"
 )
 
 // HeaderSize is the size of struct perf_event_header in bytes.
@@ -273,20 +274,7 @@ func Append(dst []byte, rec Record, o Order, ev *Event) ([]byte, error) {
 		}
 		dst = s.append(dst, o, &ev.Layout)
 	} else {
-		c := codec{order: o, b: make([]byte, 0, 128)}
-		b := rec.(body)
-		if r, isRead := rec.(*Read); isRead && ev != nil {
-			r.format = ev.Attr.ReadFormat
-		}
-		b.code(&c)
-		if !anySize(rec.RecordType()) {
-			c.align8()
-		}
-		if k, ok := rec.(kernelRecord); ok && ev != nil {
-			c.b = ev.Layout.appendSampleID(c.b, k.sampleID(), o)
-		}
-		dst = Header{Type: rec.RecordType(), Misc: *rec.misc()}.Append(dst, o)
-		dst = append(dst, c.b...)
+		dst = appendBody(dst, rec, o, ev)
 	}
 	size := len(dst) - start
 	if size > MaxRecordSize {
@@ -294,4 +282,29 @@ func Append(dst []byte, rec Record, o Order, ev *Event) ([]byte, error) {
 	}
 	o.PutUint16(dst[start+6:], uint16(size))
 	return dst, nil
+}
+
+// encoders are codecs to use again: they are on the heap, since the records'
+// code is called through an interface.
+var encoders = sync.Pool{New: func() any { return new(codec) }}
+
+// appendBody encodes rec, which is no sample, but for the size in its header.
+func appendBody(dst []byte, rec Record, o Order, ev *Event) []byte {
+	if r, isRead := rec.(*Read); isRead && ev != nil {
+		r.format = ev.Attr.ReadFormat
+	}
+	dst = Header{Type: rec.RecordType(), Misc: *rec.misc()}.Append(dst, o)
+	c := encoders.Get().(*codec)
+	*c = codec{order: o, b: dst, start: len(dst)}
+	rec.(body).code(c)
+	if !anySize(rec.RecordType()) {
+		c.align8()
+	}
+	dst = c.b
+	*c = codec{} // the bytes are the caller's
+	encoders.Put(c)
+	if k, ok := rec.(kernelRecord); ok && ev != nil {
+		dst = ev.Layout.appendSampleID(dst, k.sampleID(), o)
+	}
+	return dst
 }

@@ -20,7 +20,7 @@ type BPF struct {
 	fs    procfs.FS
 	progs *tasks.Programs
 	ids   *IDReader
-	files map[*tasks.File]*mapped
+	files []mapped          // by the id of the file
 	comms map[string]string // interned
 	nsDev uint64
 }
@@ -36,7 +36,7 @@ func NewBPF(fsys procfs.FS) (*BPF, error) {
 	}
 	return &BPF{
 		fs: fsys, progs: progs, ids: NewIDReader(),
-		files: make(map[*tasks.File]*mapped), comms: make(map[string]string), nsDev: nsDevice(fsys),
+		comms: make(map[string]string), nsDev: nsDevice(fsys),
 	}, nil
 }
 
@@ -53,7 +53,7 @@ func (b *BPF) Close() error {
 
 // Take implements Source. It can be called again, unless it fails.
 func (b *BPF) Take(ctx context.Context, scope Scope, sink Sink) (Stats, error) {
-	p := &pass{b: b, ctx: ctx, emitter: emitter{sink: sink}, links: make(map[int32][numLinks]perf.NSLink)}
+	p := &pass{b: b, ctx: ctx, emitter: emitter{sink: sink}, told: make(map[int32]int32)}
 	p.stats.Method = ByBPF
 	if err := p.choose(scope); err != nil {
 		return p.stats, err
@@ -104,9 +104,10 @@ type pass struct {
 	all     bool
 	pids    map[int32]bool
 	cgroups map[uint64]bool
-	// links are the namespaces of each process that is told of: threads have
-	// the same, mostly.
-	links map[int32][numLinks]perf.NSLink
+	// told are the processes that are told of, and which of sets are the
+	// namespaces of each: threads have the same, mostly.
+	told map[int32]int32
+	sets []nsLinks
 	// floor is when the records told last may have been written: what is
 	// read later is not older.
 	floor uint64
@@ -187,19 +188,39 @@ func (p *pass) task(r *tasks.Task) error {
 	if err := p.sendFork(t, now); err != nil {
 		return err
 	}
-	process, known := p.links[t.PID]
-	if t.PID == t.TID || !known {
-		p.links[t.PID] = t.Namespaces
+	set, known := p.told[t.PID]
+	first := t.PID == t.TID || !known
+	if first {
+		p.told[t.PID] = p.set(t)
 	}
 	if t.PID == t.TID {
 		p.stats.Processes++
 	} else {
 		p.stats.Threads++
 	}
-	if t.PID == t.TID || !known || process != t.Namespaces {
+	if first || p.sets[set] != t.Namespaces {
 		if err := p.sendNamespaces(t, now); err != nil {
 			return err
 		}
 	}
 	return p.sendComm(t, now)
 }
+
+// nsLinks are the namespaces of a task, as a NAMESPACES record has them.
+type nsLinks = [numLinks]perf.NSLink
+
+// set is where in sets the namespaces of a task are. Neighbours have the same,
+// mostly.
+func (p *pass) set(t *Task) int32 {
+	last := len(p.sets) - 1
+	for i := last; i >= 0 && i > last-nearSets; i-- {
+		if p.sets[i] == t.Namespaces {
+			return int32(i)
+		}
+	}
+	p.sets = append(p.sets, t.Namespaces)
+	return int32(last + 1)
+}
+
+// nearSets is how many sets are looked at. What is further back is kept again.
+const nearSets = 8

@@ -51,7 +51,7 @@ func mapFlags(vm uint32) uint32 {
 // and tells of itself: what it has mapped, it inherited.
 func (p *pass) mapping(m *tasks.Mapping) error {
 	if m.PID != p.last {
-		_, told := p.links[int32(m.PID)]
+		_, told := p.told[int32(m.PID)]
 		p.last, p.want = m.PID, told || p.all && p.sink.Want == nil
 	}
 	if !p.want {
@@ -75,12 +75,11 @@ func (p *pass) mapping(m *tasks.Mapping) error {
 
 // buildID is the build-id of a mapped file, which is looked for once.
 func (b *BPF) buildID(f *tasks.File, m *perf.Mmap2) []byte {
-	known := b.files[f]
-	if known == nil {
-		known = &mapped{done: f.Magic == magicFUSE}
-		b.files[f] = known
+	for int(f.ID) >= len(b.files) {
+		b.files = append(b.files, mapped{})
 	}
-	if known.done {
+	known := &b.files[f.ID]
+	if known.done || f.Magic == magicFUSE {
 		return known.id
 	}
 	if id, ok := b.ids.read(b.fs.Proc(int(m.PID)), m); ok {
