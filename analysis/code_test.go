@@ -5,12 +5,16 @@ package analysis
 import (
 	"bytes"
 	endian "encoding/binary"
+	"encoding/json"
 	"io"
 	"io/fs"
+	"slices"
 	"testing"
 
 	"github.com/gantry-tools/gantry/analysis/symbol"
 	"github.com/gantry-tools/gantry/buildid"
+	"github.com/gantry-tools/gantry/container"
+	"github.com/gantry-tools/gantry/perf"
 	"github.com/gantry-tools/gantry/perf/perfdata"
 )
 
@@ -109,5 +113,56 @@ func TestGeneratedCode(t *testing.T) {
 	}
 	if n := len(s.Unresolved()); n != 2 {
 		t.Errorf("%d processes without names: %v", n, s.Unresolved())
+	}
+}
+
+// Of two processes that had one number, each in a mount namespace of its own, one
+// does not get the names of the other.
+func TestGeneratedCodeOfOneNumber(t *testing.T) {
+	id, err := buildid.New(append([]byte("gntc"), make([]byte, 16)...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	from := codeFiles{kept: map[buildid.ID][]byte{id: []byte("10010 20 kept\n")}}
+	for _, mnt := range []uint64{12, 22} {
+		table, err := new(container.Table).MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		section := make(map[string]json.RawMessage)
+		if err := json.Unmarshal(table, &section); err != nil {
+			t.Fatal(err)
+		}
+		if section["files"], err = json.Marshal(buildid.MappedFiles{{ID: id, Path: "/tmp/perf-9.map", MountNS: mnt}}); err != nil {
+			t.Fatal(err)
+		}
+		gantry, err := json.Marshal(section)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := newRecording(t, 0)
+		for _, links := range [][]perf.NSLink{nsLinks(11, 12), nsLinks(21, 22)} {
+			r.add(comm(9, "jit"), &perf.Namespaces{PID: 9, TID: 9, Links: links}, mapped(9, 0x10000, "//anon", buildid.ID{}), sample(9, 0x10015),
+				&perf.Exit{Task: perf.Task{PID: 9, TID: 9}})
+		}
+		s := r.open(&perfdata.Features{Gantry: gantry,
+			BuildIDs: []perfdata.BuildIDEntry{{PID: -1, ID: id.Bytes(), Path: "/tmp/perf-9.map"}}}, &Options{Binaries: []symbol.Opener{from}})
+		var got []string
+		for {
+			it, err := s.Next()
+			if err != nil {
+				break
+			}
+			if it.Sample != nil {
+				got = append(got, s.Locate(it.Thread, it.Sample.IP, false).Name)
+			}
+		}
+		want := []string{"kept", ""}
+		if mnt == 22 {
+			want = []string{"", "kept"}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("of mount namespace %d: %q, want %q", mnt, got, want)
+		}
 	}
 }

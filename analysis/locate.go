@@ -168,6 +168,11 @@ func isJitdump(name string) bool {
 // ref says which file f is.
 func (s *Session) ref(f *timeline.File) symbol.Ref {
 	ref := symbol.Ref{Path: f.Path, Inode: f.Ino, MountNS: s.mountNS(f), PID: f.PID}
+	if isPerfMap(f.Path) && s.files.HasPath(f.Path) {
+		// Processes of several mount namespaces may have had the number.
+		ref.BuildID, _ = s.files.Find(&buildid.Mapped{Path: f.Path, MountNS: f.MountNS})
+		return ref
+	}
 	if id, err := buildid.New([]byte(f.BuildID)); err == nil {
 		ref.BuildID = id
 		if other, ok := s.files.Find(&buildid.Mapped{Path: f.Path, BuildID: id, MountNS: f.MountNS}); ok {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // Mapped is a mapped file that its build-id does not find, by what MMAP2 records
@@ -72,6 +73,11 @@ func (l MappedFiles) Find(file *Mapped) (id ID, ok bool) {
 		id, ok = m.ID, true
 	}
 	return id, ok && !id.IsZero()
+}
+
+// HasPath says whether a file of this path is in the list.
+func (l MappedFiles) HasPath(path string) bool {
+	return slices.ContainsFunc(l, func(m Mapped) bool { return m.Path == path })
 }
 
 func same(a, b uint64) bool { return a == b || a == 0 || b == 0 }

@@ -118,7 +118,7 @@ func (r *Recorder) finish(table *container.Table) error {
 	f.SampleTime = r.sampleTime()
 	binaries, list := r.binaries.result()
 	r.result.Binaries = binaries
-	f.BuildIDs = append(r.systemBuildIDs(), buildIDs(list)...)
+	f.BuildIDs = append(append(r.systemBuildIDs(), buildIDs(list)...), r.binaries.code.buildIDs()...)
 	gantry, jsonErr := r.gantrySection(table)
 	f.Gantry = gantry
 	closeErr := cmp.Or(r.out.Close(f), r.room.finish())

@@ -108,6 +108,8 @@ type keeper struct {
 	twins   twins
 	stop    bool
 	done    chan struct{}
+
+	code *codeKeeper
 }
 
 func newKeeper(o *Options, fsys procfs.FS) *keeper {
@@ -120,11 +122,16 @@ func newKeeper(o *Options, fsys procfs.FS) *keeper {
 		k.store, k.openErr = buildid.CreateStore(o.Store)
 	}
 	k.hostMnt, _ = fsys.Self().Namespace("mnt") // 0: everything counts as a container's
+	k.code = newCodeKeeper(fsys, k.store, k.hostMnt, k.left)
 	return k
 }
 
 // offer takes note of a mapped file. It never waits for a copy.
 func (k *keeper) offer(key *binaryKey, at seen) *binary {
+	if k.generated(key, at) {
+		k.code.offer(key, at)
+		return nil
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	b := k.known[*key]
@@ -154,8 +161,15 @@ func (k *keeper) offer(key *binaryKey, at seen) *binary {
 	return b
 }
 
+// generated says whether a mapping tells of generated code. A jitdump file of the
+// host stays where it is, as binaries do.
+func (k *keeper) generated(key *binaryKey, at seen) bool {
+	return generated(key.Path) || isDump(key) && (at.mnt == 0 || at.mnt != k.hostMnt)
+}
+
 // start copies in the background until wait is called.
 func (k *keeper) start() {
+	go k.code.run()
 	go func() {
 		defer close(k.done)
 		for {
@@ -202,9 +216,12 @@ func (k *keeper) wait() {
 	k.stop = true
 	k.wake.Signal()
 	k.mu.Unlock()
+	k.code.end()
+	deadline := time.Now().Add(keepTimeout)
+	defer k.code.wait(deadline)
 	select {
 	case <-k.done:
-	case <-time.After(keepTimeout):
+	case <-time.After(time.Until(deadline)):
 		k.mu.Lock()
 		for _, t := range k.waiting {
 			if !t.twin {
@@ -313,6 +330,8 @@ type Binaries struct {
 	Kept int `json:"kept"`
 	// Debug are the files of separate symbols that were kept beside them.
 	Debug int `json:"debug,omitempty"`
+	// Code are the perf maps and jitdump files of processes that were kept.
+	Code int `json:"code,omitempty"`
 	// Missing counts the files of containers that could not be kept, by
 	// reason.
 	Missing map[string]int `json:"missing,omitempty"`
@@ -334,6 +353,7 @@ func (k *keeper) result() (Binaries, []*binary) {
 	if k.unknown > 0 {
 		sum.Missing = map[string]int{errMany.Error(): k.unknown}
 	}
+	k.code.sumUp(&sum)
 	for _, b := range k.known {
 		if b.debug {
 			sum.Debug++
@@ -370,7 +390,7 @@ func (k *keeper) contents() buildid.MappedFiles {
 				Inode: key.Inode, Gen: key.Gen, MountNS: key.Mnt})
 		}
 	}
-	list = append(list, k.twins.found...)
+	list = append(append(list, k.twins.found...), k.code.files()...)
 	slices.SortFunc(list, func(a, b buildid.Mapped) int {
 		return cmp.Or(strings.Compare(a.Path, b.Path), cmp.Compare(a.Inode, b.Inode), cmp.Compare(a.MountNS, b.MountNS),
 			cmp.Compare(a.Gen, b.Gen), cmp.Compare(a.Major, b.Major), cmp.Compare(a.Minor, b.Minor))
@@ -380,7 +400,7 @@ func (k *keeper) contents() buildid.MappedFiles {
 
 // reason is an error without what is particular to one file.
 func reason(err error) string {
-	for _, known := range []error{errTooLarge, errTooMuch, errSlow, errGone, errReplaced, errServed, sys.ErrNotRegular, buildid.ErrMismatch, buildid.ErrNotELF} {
+	for _, known := range []error{errTooLarge, errTooMuch, errSlow, errGone, errMany, errReplaced, errServed, errNotCode, snapshot.ErrMadeUp, sys.ErrNotRegular, buildid.ErrMismatch, buildid.ErrNotELF} {
 		if errors.Is(err, known) {
 			return known.Error()
 		}

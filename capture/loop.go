@@ -227,6 +227,7 @@ func (r *Recorder) drain() error {
 			}
 		}
 	}
+	r.side.tellExits()
 	return nil
 }
 

@@ -104,7 +104,8 @@ type Options struct {
 	// Store is where binaries of containers are kept; "" keeps none.
 	Store string
 	// MaxBinary bounds one binary and MaxBinaries all of them, in bytes.
-	// Defaults: 256 MiB and 4 GiB.
+	// Defaults: 256 MiB and 4 GiB. Perf maps and jitdump files are bounded
+	// apart: 128 MiB for one, a quarter of MaxBinaries for all.
 	MaxBinary, MaxBinaries int64
 
 	// CmdLine and Version go into the header of the file.

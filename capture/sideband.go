@@ -24,6 +24,7 @@ type sidebandWalker struct {
 	// strangers may be nil.
 	strangers *strangers
 	keep      *keeper
+	code      *codeKeeper // keep's; nil without one
 	ids       *identifier
 	// lineage is there while the snapshot is taken.
 	lineage *lineage
@@ -36,6 +37,8 @@ type sidebandWalker struct {
 	// seen after the end of its process.
 	mounts       map[int32]uint64
 	ended, older []int32
+	// exits are the threads that have ended since the keeper was told.
+	exits []exit
 	// spaces are the mount namespaces that have been seen; found counts
 	// those that were new.
 	spaces map[uint64]struct{}
@@ -45,6 +48,9 @@ type sidebandWalker struct {
 	// forgotten counts the processes that there was no room for in mounts.
 	forgotten uint64
 }
+
+// exit is the end of a thread.
+type exit struct{ pid, tid int32 }
 
 // maxProcesses bounds the processes whose mount namespace is remembered.
 const maxProcesses = 1 << 20
@@ -59,6 +65,9 @@ func newSidebandWalker(ev *perf.Event, fsys procfs.FS, n *names, k *keeper) side
 	}
 	if n != nil {
 		w.strangers = n.strangers
+	}
+	if k != nil {
+		w.code = k.code
 	}
 	return w
 }
@@ -123,7 +132,8 @@ func (w *sidebandWalker) record(ring *ring, raw []byte) error {
 			w.mapping(raw, &m)
 		}
 	case typ == perf.RecordExit && len(raw) >= exitMin:
-		if pid := raw32(raw, exitPIDAt); pid == raw32(raw, exitTIDAt) {
+		pid, tid := raw32(raw, exitPIDAt), raw32(raw, exitTIDAt)
+		if w.exits = append(w.exits, exit{pid, tid}); pid == tid {
 			w.ended = append(w.ended, pid)
 		}
 	case typ == perf.RecordLost && len(raw) >= lostMin:
@@ -200,6 +210,9 @@ func (w *sidebandWalker) mapping(raw []byte, m *mapping) {
 		return
 	}
 	mnt := w.mounts[m.pid]
+	if generated(m.path) {
+		w.offer(&binaryKey{FileKey: snapshot.FileKey{Path: codeMemory}}, seen{int(m.pid), mnt, m.addr, m.addr + m.len})
+	}
 	f := w.ids.identify(m, mnt, w.mounts)
 	stamp(raw, f.id)
 	if f.key.Path != "" && (f.kept == nil || !f.kept.settled.Load()) {
@@ -211,7 +224,7 @@ func (w *sidebandWalker) mapping(raw []byte, m *mapping) {
 // chosen is kept in reserve, unless it is the host's, which is not copied as long as it has a name.
 // The result is nil for what the keeper has not been told of.
 func (w *sidebandWalker) offer(key *binaryKey, at seen) *binary {
-	copied := at.mnt != w.keep.hostMnt || strings.HasSuffix(key.Path, " (deleted)")
+	copied := at.mnt != w.keep.hostMnt || strings.HasSuffix(key.Path, " (deleted)") || w.keep.generated(key, at)
 	if w.reserve != nil && at.mnt != 0 && copied {
 		w.reserve.mapped(key, at)
 		return nil
@@ -241,6 +254,10 @@ func (w *sidebandWalker) namespaces(pid int32, mnt, pidNS uint64) {
 func (w *sidebandWalker) status(rec perf.Record) {
 	switch rec := rec.(type) {
 	case *perf.Mmap2:
+		if generated(rec.Filename) && rec.Misc&perf.MiscMmapData == 0 {
+			w.offer(&binaryKey{FileKey: snapshot.FileKey{Path: codeMemory}},
+				seen{int(rec.PID), w.mounts[rec.PID], rec.Addr, rec.Addr + rec.Len})
+		}
 		if isFile(rec.Filename) && (len(rec.BuildID) > 0 || rec.Ino != 0) {
 			w.statusMapping(rec)
 		}
@@ -270,6 +287,15 @@ func (w *sidebandWalker) statusMapping(rec *perf.Mmap2) {
 	w.offered[file] = b
 }
 
+// tellExits tells the keeper which threads have ended, when all that they have
+// mapped is known.
+func (w *sidebandWalker) tellExits() {
+	for _, e := range w.exits {
+		w.code.exited(e.pid, e.tid)
+	}
+	w.exits = w.exits[:0]
+}
+
 // round forgets the processes that had ended before the last round.
 func (w *sidebandWalker) round() {
 	for _, pid := range w.older {
@@ -279,4 +305,5 @@ func (w *sidebandWalker) round() {
 	}
 	w.ended, w.older = w.older[:0], w.ended
 	w.ids.round++
+	w.code.nextRound()
 }

@@ -352,7 +352,8 @@ func (r *recordReport) filtered(s *capture.Filtered) {
 
 func (r *recordReport) binaries(b *capture.Binaries) {
 	if r.verbose {
-		r.note(fmt.Sprintf("binaries: %d of the host, %d of containers kept", b.Host, b.Kept))
+		r.note(fmt.Sprintf("binaries: %d of the host, %d of containers kept; %s kept", b.Host, b.Kept,
+			plural(b.Code, "perf map or jitdump", "perf maps and jitdumps")))
 	}
 	missing := 0
 	var why []string

@@ -7,6 +7,7 @@ package snapshot
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strconv"
 	"strings"
@@ -51,6 +52,44 @@ func OpenOnRoot(proc procfs.Proc, path string) (*os.File, error) {
 		return nil, err
 	}
 	return regular(fd, path)
+}
+
+// FindDir finds the directory name in the root directory of proc. Another file
+// system may be mounted there, but none that is made up, and no link is
+// followed, so that it waits for no program. The result is nil if there is none;
+// it may also stand for something else than a directory, in which OpenIn finds
+// nothing. The caller closes it.
+func FindDir(proc procfs.Proc, name string) (*sys.FD, error) {
+	root, err := sys.Open(proc.RootPath(), sys.OPath|sys.ODirectory)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	if err := checkMount(proc, root); err != nil {
+		return nil, fmt.Errorf("root of process %d: %w", proc.PID(), err)
+	}
+	dir, err := sys.OpenInRoot(root, name, sys.OPath|sys.ONofollow)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := checkMount(proc, dir); err != nil {
+		dir.Close()
+		return nil, fmt.Errorf("/%s of process %d: %w", name, proc.PID(), err)
+	}
+	return dir, nil
+}
+
+// OpenIn opens the regular file name in dir, which FindDir found. A link is not
+// followed, and nothing that is mounted in its place is opened.
+func OpenIn(dir *sys.FD, name string) (*os.File, error) {
+	fd, err := sys.OpenInMount(dir, name, sys.OPath|sys.ONofollow)
+	if err != nil {
+		return nil, err
+	}
+	return regular(fd, name)
 }
 
 // checkMount refuses what is on a made-up file system: a program that serves

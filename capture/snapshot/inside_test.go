@@ -79,3 +79,35 @@ func TestOpenInside(t *testing.T) {
 		}
 	}
 }
+
+// TestFindDir follows no link, and finds nothing on file systems that are made up.
+func TestFindDir(t *testing.T) {
+	self := procfs.FS{}.Self()
+	dir, err := FindDir(self, "etc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	f, err := OpenIn(dir, "passwd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	for _, name := range []string{"no-such", "/proc/version", "../../dev/null", "../proc/version", "."} {
+		if f, err := OpenIn(dir, name); err == nil {
+			f.Close()
+			t.Errorf("%s was opened", name)
+		}
+	}
+	if none, err := FindDir(self, "no-such-directory"); none != nil || err != nil {
+		t.Errorf("%v, %v", none, err)
+	}
+	if made, err := FindDir(self, "proc"); !errors.Is(err, ErrMadeUp) {
+		made.Close()
+		t.Errorf("/proc: %v", err)
+	}
+	if other, err := FindDir(procfs.FS{}.Proc(1<<30), "etc"); err == nil {
+		other.Close()
+		t.Error("the root of a process that is not there")
+	}
+}

@@ -1,0 +1,522 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package capture
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/gantry-tools/gantry/buildid"
+	"github.com/gantry-tools/gantry/capture/snapshot"
+	"github.com/gantry-tools/gantry/internal/linux/procfs"
+	"github.com/gantry-tools/gantry/internal/linux/sys"
+	"github.com/gantry-tools/gantry/perf"
+	"github.com/gantry-tools/gantry/perf/perfdata"
+)
+
+const (
+	// maxCode bounds one perf map or jitdump, and codeShare all of them: one
+	// part in so many of what is there for binaries.
+	maxCode   = 128 << 20
+	codeShare = 4
+	// maxGenerators bounds the processes that are remembered, and the results.
+	maxGenerators = 1 << 14
+	// maxOpen bounds the processes of which descriptors are held, and openShare
+	// is how much of what this process may open they may take.
+	maxOpen   = 512
+	openShare = 8
+	// maxDumps bounds the jitdump files of a process, as for their reader.
+	maxDumps = 16
+	// A perf map that is not there is looked for again after a round, then
+	// after twice as many each time, up to lastPause.
+	lastPause = 32
+)
+
+// generator is a process that has executable memory of no file: it generates
+// code. The compiler that does so may write the names of its functions to a perf
+// map, or to a jitdump file that it maps for everybody to see.
+type generator struct {
+	pid int32
+	mnt uint64 // its mount namespace, 0: not known
+
+	// Guarded by the keeper's mutex.
+	queued bool
+	ended  bool // its first thread has
+	listed bool // it is in looking
+	due    uint64
+	pause  uint64
+	dumps  []*dump
+
+	// Of the worker alone. The descriptors outlive the process: its root does
+	// not.
+	holds bool
+	inner int      // its number in its own pid namespace, 0: not known yet
+	start uint64   // when it began, of /proc/PID/stat
+	dir   *sys.FD  // its /tmp
+	file  *os.File // its perf map
+	err   error    // why nobody could look for one; nil: somebody has looked
+}
+
+// dump is a jitdump file.
+type dump struct {
+	key  binaryKey
+	at   seen
+	file *os.File
+	err  error
+}
+
+// keptCode is what was kept of a process.
+type keptCode struct {
+	id   buildid.ID
+	pid  int32 // of a perf map
+	mnt  uint64
+	dump *binaryKey // of a jitdump file; nil: a perf map
+}
+
+// codeKeeper keeps perf maps and jitdump files in the store, as they are when
+// their process ends or the recording does.
+type codeKeeper struct {
+	fs      procfs.FS
+	store   *buildid.Store // nil: nothing is kept
+	ids     *snapshot.IDReader
+	hostMnt uint64
+	left    int64 // bytes, of the worker
+	open    int   // generators that hold descriptors, of the worker
+	maxOpen int
+
+	mu      sync.Mutex
+	wake    *sync.Cond
+	all     map[int32]*generator
+	looking []*generator // for a perf map that was not there
+	waiting []*generator
+	round   uint64
+	stop    bool
+	given   bool // up: what comes now comes too late
+	done    chan struct{}
+	kept    []keptCode
+	missing map[string]int
+}
+
+func newCodeKeeper(fsys procfs.FS, store *buildid.Store, hostMnt uint64, max int64) *codeKeeper {
+	c := &codeKeeper{
+		fs: fsys, store: store, ids: snapshot.NewIDReader(), hostMnt: hostMnt, left: max / codeShare, maxOpen: maxOpen,
+		all: make(map[int32]*generator), missing: make(map[string]int), done: make(chan struct{}),
+	}
+	var limit syscall.Rlimit
+	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) == nil {
+		c.maxOpen = int(min(uint64(maxOpen), limit.Cur/openShare))
+	}
+	c.wake = sync.NewCond(&c.mu)
+	return c
+}
+
+// generated says whether a mapping with this name is of generated code, if it
+// is executable.
+func generated[T string | []byte](name T) bool {
+	s := string(name[:min(len(name), len("/anon_hugepage"))])
+	return s == "//anon" || s == "[heap]" || s == "/anon_hugepage" || strings.HasPrefix(s, "/dev/zero")
+}
+
+// codeMemory is what the keeper calls memory of generated code.
+const codeMemory = "//anon"
+
+// isDump says whether a mapping is that by which a process tells where its
+// jitdump file is.
+func isDump(key *binaryKey) bool {
+	base := path.Base(key.Path)
+	return key.id == "" && strings.HasPrefix(base, "jit-") && strings.HasSuffix(base, ".dump")
+}
+
+// offer takes note of generated code: memory of no file, or a jitdump file. It
+// never waits.
+func (c *codeKeeper) offer(key *binaryKey, at seen) {
+	if c.store == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	g := c.all[int32(at.pid)]
+	switch {
+	case g == nil && len(c.all) >= maxGenerators:
+		c.miss(errMany)
+		return
+	case g == nil:
+		g = &generator{pid: int32(at.pid), mnt: at.mnt}
+		c.all[g.pid] = g
+		c.push(g)
+	}
+	if generated(key.Path) || slices.ContainsFunc(g.dumps, func(d *dump) bool { return d.key == *key }) {
+		return
+	}
+	if len(g.dumps) == maxDumps {
+		c.miss(errMany)
+		return
+	}
+	g.dumps = append(g.dumps, &dump{key: *key, at: at})
+	c.push(g)
+}
+
+// push has the worker look at g; c.mu is held.
+func (c *codeKeeper) push(g *generator) {
+	if !g.queued {
+		g.queued = true
+		c.waiting = append(c.waiting, g)
+		c.wake.Signal()
+	}
+}
+
+func (c *codeKeeper) miss(err error) { c.missing["generated code: "+reason(err)]++ }
+
+// exited is told of every thread that ends. A process is over when none is left,
+// the first one may end before others.
+func (c *codeKeeper) exited(pid, tid int32) {
+	if c == nil || c.store == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if g := c.all[pid]; g != nil {
+		g.ended = g.ended || pid == tid
+		if g.ended {
+			c.push(g)
+		}
+	}
+}
+
+// nextRound looks again for the perf maps that were not there.
+func (c *codeKeeper) nextRound() {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.round++
+	c.looking = slices.DeleteFunc(c.looking, func(g *generator) bool {
+		if g.due > c.round && !g.ended {
+			return false
+		}
+		if g.listed = false; !g.ended {
+			c.push(g)
+		}
+		return true
+	})
+}
+
+// run works until wait is called, then keeps what is left.
+func (c *codeKeeper) run() {
+	defer close(c.done)
+	for {
+		g, over := c.next()
+		switch {
+		case g == nil:
+			return
+		case over || c.over(g):
+			c.finish(g)
+		default:
+			c.look(g)
+		}
+	}
+}
+
+// next is what to look at next, and whether the recording is over.
+func (c *codeKeeper) next() (g *generator, over bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for {
+		for len(c.waiting) == 0 && !c.stop {
+			c.wake.Wait()
+		}
+		if c.given || len(c.waiting) == 0 {
+			break
+		}
+		g = c.waiting[0]
+		c.waiting = c.waiting[1:]
+		if g.queued = false; c.all[g.pid] == g {
+			return g, c.stop
+		}
+	}
+	for _, g := range c.all {
+		if !c.given {
+			return g, true
+		}
+	}
+	return nil, true
+}
+
+// over says whether a process whose first thread has ended has no other.
+func (c *codeKeeper) over(g *generator) bool {
+	c.mu.Lock()
+	ended := g.ended
+	c.mu.Unlock()
+	if !ended {
+		return false
+	}
+	st, err := c.fs.Proc(int(g.pid)).Stat()
+	return err != nil || st.NumThreads <= 1 || g.inner != 0 && st.StartTime != g.start
+}
+
+// end has the rest be kept.
+func (c *codeKeeper) end() {
+	c.mu.Lock()
+	c.stop = true
+	c.wake.Signal()
+	c.mu.Unlock()
+}
+
+// wait waits for what end has begun, but not for ever.
+func (c *codeKeeper) wait(deadline time.Time) {
+	select {
+	case <-c.done:
+	case <-time.After(time.Until(deadline)):
+		c.mu.Lock()
+		c.given = true
+		for range c.all {
+			c.miss(errSlow)
+		}
+		c.mu.Unlock()
+	}
+}
+
+// look opens what there is of a process while it runs. There is nothing to copy
+// before its end.
+func (c *codeKeeper) look(g *generator) {
+	if !g.holds && c.open >= c.maxOpen {
+		g.err = errMany
+		return
+	}
+	if !g.holds {
+		g.holds = true
+		c.open++
+	}
+	c.find(g)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if g.file == nil && !g.listed {
+		g.pause = min(max(1, 2*g.pause), lastPause)
+		g.due, g.listed = c.round+g.pause, true
+		c.looking = append(c.looking, g)
+	}
+}
+
+// find opens the files of g that are not open yet.
+func (c *codeKeeper) find(g *generator) {
+	proc := c.fs.Proc(int(g.pid))
+	c.mu.Lock()
+	dumps := slices.Clone(g.dumps)
+	c.mu.Unlock()
+	for _, d := range dumps {
+		if d.file == nil && d.err == nil {
+			d.file, d.err = c.openDump(proc, d)
+		}
+	}
+	if g.file != nil {
+		return
+	}
+	dir, err := c.findDir(g, proc)
+	if err != nil {
+		if g.dir == nil {
+			g.err = cmp.Or(g.err, gone(err))
+		}
+		return
+	}
+	g.dir.Close()
+	g.dir, g.err = dir, nil
+	if g.dir == nil {
+		return
+	}
+	g.file, err = snapshot.OpenIn(g.dir, g.name())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		g.err = err
+	}
+}
+
+// findDir finds the /tmp of a process, nil if it has none. It must be the
+// process that was there the first time.
+func (c *codeKeeper) findDir(g *generator, proc procfs.Proc) (*sys.FD, error) {
+	err := g.identify(proc)
+	var dir *sys.FD
+	if err == nil {
+		dir, err = snapshot.FindDir(proc, codeDir)
+	}
+	if err == nil {
+		if err = g.identify(proc); err == nil {
+			return dir, nil
+		}
+		dir.Close()
+	}
+	if c.onHost(g) {
+		return snapshot.FindDir(c.fs.Self(), codeDir)
+	}
+	return nil, err
+}
+
+// onHost: the files of g are those of this process's mount namespace.
+func (c *codeKeeper) onHost(g *generator) bool { return g.mnt != 0 && g.mnt == c.hostMnt }
+
+// codeDir is where perf maps are, below the root of their process.
+const codeDir = "tmp"
+
+// identify finds out which process it is, while it is there, or that it is
+// still the same.
+func (g *generator) identify(proc procfs.Proc) error {
+	st, err := proc.Stat()
+	if err != nil {
+		return err
+	}
+	if g.inner != 0 {
+		if st.StartTime != g.start {
+			return errGone
+		}
+		return nil
+	}
+	status, err := proc.Status()
+	if err != nil {
+		return err
+	}
+	g.inner, g.start = status.InnerPID(), st.StartTime
+	return nil
+}
+
+// name is what the perf map is called. A process of the host that was never seen
+// most likely has the number that it has here.
+func (g *generator) name() string { return fmt.Sprintf("perf-%d.map", cmp.Or(g.inner, int(g.pid))) }
+
+func (c *codeKeeper) openDump(proc procfs.Proc, d *dump) (*os.File, error) {
+	k := &d.key
+	if c.ids.Served(proc, &perf.Mmap2{Maj: k.Major, Min: k.Minor, Filename: k.Path}) {
+		return nil, errServed
+	}
+	f, err := snapshot.OpenMapped(proc, d.at.start, d.at.end, k.Path)
+	if err != nil {
+		return nil, gone(err)
+	}
+	info, err := f.Stat()
+	if err == nil && info.Sys().(*syscall.Stat_t).Ino != k.Inode {
+		err = errReplaced
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// finish keeps what g has written, and forgets it.
+func (c *codeKeeper) finish(g *generator) {
+	c.find(g) // of a process that is there, or was never looked at
+	var kept []keptCode
+	var errs []error
+	add := func(file *os.File, k keptCode, err error) {
+		if err == nil && file != nil {
+			k.id, err = c.add(file, k.dump != nil)
+		}
+		if err != nil {
+			errs = append(errs, err)
+		} else if !k.id.IsZero() {
+			kept = append(kept, k)
+		}
+	}
+	if g.dir != nil {
+		// The one that has the name now may be another one.
+		if f, err := snapshot.OpenIn(g.dir, g.name()); err == nil {
+			if g.file != nil {
+				g.file.Close()
+			}
+			g.file, g.err = f, nil
+		}
+	}
+	add(g.file, keptCode{pid: g.pid, mnt: g.mnt}, g.err)
+	c.mu.Lock()
+	dumps := g.dumps
+	c.mu.Unlock()
+	for _, d := range dumps {
+		add(d.file, keptCode{pid: g.pid, mnt: g.mnt, dump: &d.key}, d.err)
+		if d.file != nil {
+			d.file.Close()
+		}
+	}
+	c.release(g)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.all[g.pid] == g {
+		delete(c.all, g.pid)
+	}
+	if c.given {
+		return
+	}
+	for _, err := range errs {
+		c.miss(err)
+	}
+	if len(c.kept)+len(kept) > maxGenerators {
+		c.miss(errMany)
+		return
+	}
+	c.kept = append(c.kept, kept...)
+}
+
+func (c *codeKeeper) release(g *generator) {
+	if g.file != nil {
+		g.file.Close()
+	}
+	g.dir.Close()
+	if g.holds {
+		c.open--
+	}
+}
+
+// buildIDs are the perf maps in the form in which readers look for them.
+func (c *codeKeeper) buildIDs() []perfdata.BuildIDEntry {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var list []perfdata.BuildIDEntry
+	for _, k := range c.kept {
+		if k.dump == nil {
+			list = append(list, perfdata.BuildIDEntry{PID: -1, Misc: perf.MiscUser, ID: k.id.Bytes(), Path: k.path()})
+		}
+	}
+	slices.SortFunc(list, func(a, b perfdata.BuildIDEntry) int { return strings.Compare(a.Path, b.Path) })
+	return list
+}
+
+// path is what a timeline calls the memory that a perf map is about: the number
+// is that of the process on the host.
+func (k *keptCode) path() string { return fmt.Sprintf("/tmp/perf-%d.map", k.pid) }
+
+// files tell apart what processes with one number have written, and find
+// jitdump files.
+func (c *codeKeeper) files() buildid.MappedFiles {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var list buildid.MappedFiles
+	for _, k := range c.kept {
+		m := buildid.Mapped{ID: k.id, Path: k.path(), MountNS: k.mnt}
+		if d := k.dump; d != nil {
+			m.Path, m.Major, m.Minor, m.Inode = d.Path, d.Major, d.Minor, d.Inode
+		}
+		list = append(list, m)
+	}
+	return list
+}
+
+// sumUp adds what became of generated code.
+func (c *codeKeeper) sumUp(sum *Binaries) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	sum.Code = len(c.kept)
+	for why, n := range c.missing {
+		for range n {
+			sum.miss(why)
+		}
+	}
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package capture
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"math/bits"
+	"os"
+	"strconv"
+
+	"github.com/gantry-tools/gantry/buildid"
+)
+
+// errNotCode is a file without names of functions in the place of one with them.
+var errNotCode = errors.New("not a perf map or jitdump")
+
+// add copies what a compiler has written so far into the store: no more than
+// there is now, for it may grow for ever. Of an empty file the id is zero.
+func (c *codeKeeper) add(f *os.File, dump bool) (buildid.ID, error) {
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return buildid.ID{}, err
+	case info.Size() == 0:
+		return buildid.ID{}, nil
+	case info.Size() > maxCode:
+		return buildid.ID{}, errTooLarge
+	case info.Size() > c.left:
+		return buildid.ID{}, errTooMuch
+	}
+	head := make([]byte, min(info.Size(), codeHead))
+	if n, err := f.ReadAt(head, 0); n < len(head) && !errors.Is(err, io.EOF) {
+		return buildid.ID{}, err
+	}
+	if dump && !looksLikeDump(head) || !dump && !looksLikeMap(head) {
+		return buildid.ID{}, errNotCode
+	}
+	id, err := c.store.AddCode(io.NewSectionReader(f, 0, info.Size()), 0)
+	if err == nil {
+		c.left -= info.Size()
+	}
+	return id, err
+}
+
+// codeHead is how much of a file is looked at to tell what it is.
+const codeHead = 4 << 10
+
+// looksLikeMap says whether one of the lines in b is of a perf map: start and
+// size in hexadecimal digits, and a name (Documentation/jit-interface.txt of
+// tools/perf of Linux).
+func looksLikeMap(b []byte) bool {
+	for line := range bytes.Lines(b) {
+		f := bytes.Fields(line)
+		if len(f) < 3 {
+			continue
+		}
+		_, err1 := strconv.ParseUint(string(bytes.TrimPrefix(f[0], []byte("0x"))), 16, 64)
+		_, err2 := strconv.ParseUint(string(bytes.TrimPrefix(f[1], []byte("0x"))), 16, 64)
+		if err1 == nil && err2 == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// dumpMagic begins a jitdump file, in the order of its writer (struct jitheader
+// of tools/perf/Documentation/jitdump-specification.txt of Linux).
+const dumpMagic = 0x4A695444
+
+func looksLikeDump(b []byte) bool {
+	if len(b) < 4 {
+		return false
+	}
+	magic := nativeOrder.Uint32(b)
+	return magic == dumpMagic || bits.ReverseBytes32(magic) == dumpMagic
+}
