@@ -262,6 +262,12 @@ func (c *collector) frame(p place, ip uint64, byAddr bool) profile.Frame {
 	if p.bin != nil {
 		f.BuildID, f.Origin = p.bin.hexID, p.bin.origin()
 	}
+	if p.isKsym {
+		f.Program, f.Loader = c.s.bpfWho(&p.ksym)
+		if l, ok := c.s.bpfLine(&p.ksym, ip); ok && c.o.Lines {
+			f.File, f.Line = l.File, l.Line
+		}
+	}
 	if c.o.Reasons && f.Name == "" {
 		f.Source = c.s.whyNameless(&p)
 	}

@@ -81,6 +81,7 @@ type Session struct {
 	fileList fileList
 	files    buildid.MappedFiles // without a build-id, kept by their content
 	stacks   stacks
+	bpf      bpf
 	warnings []string
 	item     Item
 	sample   perf.Sample
@@ -196,6 +197,7 @@ func (s *Session) Warnings() []string {
 	}
 	out = append(out, s.stackWarnings()...)
 	out = append(out, s.lineWarnings()...)
+	out = append(out, s.bpfWarnings()...)
 	if s.bad.n > 0 {
 		out = append(out, fmt.Sprintf("%d records could not be decoded, the first %v", s.bad.n, s.bad.first))
 	}

@@ -248,7 +248,7 @@ func Reserved(name string) bool {
 		"namespace", "image", "container_id", "node", "unit", "runtime", "label",
 		"comm", "tid", "cpu", "dso", "sym", "symbol", "event", "addr", "ip", "period", "time", "trace", "symoff", "srcline", "srcfile",
 		"file", "line", "function", "thread", "process", "parent", "overhead", "samples", "weight", "kernel",
-		"brstack", "iregs", "uregs", "insn", "phys_addr", "data_page_size", "code_page_size", "data_src", "misc", "flags", "bpf", "value", "percent":
+		"brstack", "iregs", "uregs", "insn", "phys_addr", "data_page_size", "code_page_size", "data_src", "misc", "flags", "bpf", "bpfcontainer", "value", "percent":
 		return true
 	}
 	return false

@@ -22,6 +22,9 @@ type Frame struct {
 	// Source says where the name comes from: symtab, kallsyms, perf-map...
 	// Of a frame without a name it may say why it has none.
 	Source string
+	// Program is the BPF program that the function is a part of, NAME#ID, and
+	// Loader the name of the container that loaded it, or Host.
+	Program, Loader string
 	// Origin says where the object's file was found: path, process, store...
 	Origin string
 	File   string
@@ -31,6 +34,9 @@ type Frame struct {
 	// next frame of the stack, which has the same address.
 	Inlined bool
 }
+
+// Host is what reports show in place of a container for what is in none.
+const Host = "[host]"
 
 // stringID is the number of an interned string; 0 is the empty one.
 type stringID uint32
@@ -49,6 +55,7 @@ type frame struct {
 type object struct {
 	dso, path, buildID   stringID
 	origin               stringID
+	program, loader      stringID
 	start, limit, offset uint64
 }
 
@@ -64,6 +71,7 @@ func (t *frameTable) get(id FrameID) Frame {
 	return Frame{
 		Name: t.strings[f.name], Source: t.strings[f.source],
 		DSO: t.strings[o.dso], Path: t.strings[o.path], BuildID: t.strings[o.buildID], Origin: t.strings[o.origin],
+		Program: t.strings[o.program], Loader: t.strings[o.loader],
 		Addr: f.addr, MapStart: o.start, MapLimit: o.limit, MapOffset: o.offset,
 		File: t.strings[f.file], Line: f.line,
 		Kernel: f.kernel, Inlined: f.isInlined,
@@ -74,6 +82,7 @@ func (t *frameTable) get(id FrameID) Frame {
 // have equal numbers, and the empty one has 0.
 type FrameRef struct {
 	Name, DSO       uint32
+	Program, Loader uint32
 	Addr            uint64
 	Kernel, Inlined bool
 }
@@ -81,10 +90,14 @@ type FrameRef struct {
 // FrameRef returns what tells the function of the frame id.
 func (p *Profile) FrameRef(id FrameID) FrameRef {
 	f := p.frames.frames.at(uint32(id))
-	return FrameRef{Name: uint32(f.name), DSO: uint32(p.frames.objects[f.object].dso), Addr: f.addr, Kernel: f.kernel, Inlined: f.isInlined}
+	o := &p.frames.objects[f.object]
+	return FrameRef{
+		Name: uint32(f.name), DSO: uint32(o.dso), Program: uint32(o.program), Loader: uint32(o.loader),
+		Addr: f.addr, Kernel: f.kernel, Inlined: f.isInlined,
+	}
 }
 
-// Text is the text of a FrameRef's Name or DSO.
+// Text is the text of a number of a FrameRef.
 func (p *Profile) Text(n uint32) string { return p.frames.strings[n] }
 
 // frameIndex finds frames that the table already has.
@@ -119,6 +132,7 @@ func (b *Builder) object(o object) uint32 {
 
 func (b *Builder) hashObject(o *object) uint64 {
 	h := b.hash.pair(uint64(o.dso)<<32|uint64(o.path), uint64(o.buildID)<<32|uint64(o.origin))
+	h = b.hash.pair(h, uint64(o.program)<<32|uint64(o.loader))
 	return b.hash.pair(h, b.hash.pair(o.start, o.limit)^o.offset)
 }
 
@@ -131,10 +145,11 @@ func (b *Builder) hashFrame(f *frame) uint64 {
 type ObjectID uint32
 
 // Object interns what f has in common with the other frames of its object:
-// DSO, Path, BuildID, Origin and where it is mapped.
+// DSO, Path, BuildID, Origin, Program, Loader and where it is mapped.
 func (b *Builder) Object(f *Frame) ObjectID {
 	return ObjectID(b.object(object{
 		dso: b.intern(f.DSO), path: b.intern(f.Path), buildID: b.intern(f.BuildID), origin: b.intern(f.Origin),
+		program: b.intern(f.Program), loader: b.intern(f.Loader),
 		start: f.MapStart, limit: f.MapLimit, offset: f.MapOffset,
 	}))
 }

@@ -24,6 +24,10 @@ const restrictedHint = "run as root (or with CAP_SYSLOG), or set the sysctl kern
 // "[NAME]", and BPF programs that /proc/kallsyms lists "[bpf]".
 const KernelDSO = "[kernel.kallsyms]"
 
+// BPFPrefix begins the symbol of a subprogram of a BPF program, bpf_prog_TAG_NAME
+// (kernel/bpf/core.c, bpf_get_prog_name).
+const BPFPrefix = "bpf_prog_"
+
 const (
 	maxKallsymsLine  = 1 << 12 // the kernel's own limit for a name is 512
 	maxKallsymsDSOs  = math.MaxUint16

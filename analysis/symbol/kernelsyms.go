@@ -23,6 +23,9 @@ type Ksym struct {
 	Name       string
 	Start, End uint64
 	Type       KsymType
+	// Program is the id of the BPF program that it is a part of, 0 if that is
+	// not known.
+	Program uint32
 }
 
 // KernelSyms holds the symbols that the kernel adds and removes while it runs,
@@ -62,6 +65,14 @@ func (k *KernelSyms) Unregister(addr uint64) bool {
 	}
 	k.syms = slices.Delete(k.syms, i-1, i)
 	return true
+}
+
+// SetProgram says that the symbol that begins at addr, if there is one, is a
+// part of a BPF program.
+func (k *KernelSyms) SetProgram(addr uint64, id uint32) {
+	if i := k.after(addr); i > 0 && k.syms[i-1].Start == addr {
+		k.syms[i-1].Program = id
+	}
 }
 
 // Lookup finds the symbol that covers addr.

@@ -90,6 +90,7 @@ type Timeline struct {
 	mapsID    uint32
 	serial    uint32
 	ksymID    uint32
+	parts     map[int32][]uint64 // of BPF programs whose BPF_EVENT is to come, by task
 }
 
 type exit struct {
@@ -191,6 +192,8 @@ func (t *Timeline) Apply(rec perf.Record, time uint64) {
 		t.cgroups[r.ID] = r.Path
 	case *perf.Ksymbol:
 		t.ksymbol(r)
+	case *perf.BPFEvent:
+		t.bpfEvent(r)
 	}
 }
 
@@ -449,13 +452,4 @@ func (t *Timeline) file(f File, p *Process) *File {
 	t.files[key] = known
 	t.byIndex = append(t.byIndex, known)
 	return known
-}
-
-func (t *Timeline) ksymbol(r *perf.Ksymbol) {
-	t.ksymID++
-	if r.Flags&perf.KsymbolUnregister != 0 {
-		t.Ksyms.Unregister(r.Addr)
-		return
-	}
-	t.Ksyms.Register(r.Addr, r.Len, r.Name, symbol.KsymType(r.KsymType))
 }

@@ -18,6 +18,8 @@ type frameKey struct {
 	name, dso string
 	addr      uint64  // of a frame without a name
 	source    *source // nil if it is not asked for; keyspace has one of each
+	program   string  // the BPF program, and the container that loaded it
+	loader    string
 	kernel    bool
 	inlined   bool
 }
@@ -57,7 +59,8 @@ func (k frameKey) compare(o frameKey) int {
 		}
 	}
 	return cmp.Or(strings.Compare(k.name, o.name), strings.Compare(k.dso, o.dso),
-		cmp.Compare(k.addr, o.addr), kernel, k.compareSource(&o), k.compareInlined(o))
+		cmp.Compare(k.addr, o.addr), kernel, k.compareSource(&o), k.compareInlined(o),
+		strings.Compare(k.program, o.program), strings.Compare(k.loader, o.loader))
 }
 
 func (k frameKey) compareInlined(o frameKey) int {

@@ -83,6 +83,8 @@ type jsonKeys struct {
 	Inlined   bool    `json:"inlined,omitempty"`
 	Srcline   *string `json:"srcline,omitempty"`
 	Srcfile   *string `json:"srcfile,omitempty"`
+	BPF       *string `json:"bpf,omitempty"`
+	BPFLoader *string `json:"bpfcontainer,omitempty"`
 }
 
 // jsonIdentities are the keys of a row with definitions among them, which come
@@ -293,6 +295,10 @@ func (j *jsonWriter) keys(r *row) any {
 		case KeySrcfile:
 			file := f.file()
 			out.Srcfile = &file
+		case KeyBPF:
+			out.BPF = &f.program
+		case KeyBPFLoader:
+			out.BPFLoader = &f.loader
 		default:
 			if out.label(k, g) {
 				continue

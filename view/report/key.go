@@ -32,11 +32,13 @@ const (
 	KeySym       Key = "sym"
 	KeySrcline   Key = "srcline"
 	KeySrcfile   Key = "srcfile"
+	KeyBPF       Key = "bpf"
+	KeyBPFLoader Key = "bpfcontainer"
 	KeyEvent     Key = "event"
 )
 
 func allKeys() []Key {
-	return []Key{KeyContainer, KeyPod, KeyNamespace, KeyImage, KeyCgroup, KeyComm, KeyPID, KeyTID, KeyCPU, KeyDSO, KeySym, KeySrcline, KeySrcfile, KeyEvent}
+	return []Key{KeyContainer, KeyPod, KeyNamespace, KeyImage, KeyCgroup, KeyComm, KeyPID, KeyTID, KeyCPU, KeyDSO, KeySym, KeySrcline, KeySrcfile, KeyBPF, KeyBPFLoader, KeyEvent}
 }
 
 // keyInfo is what the head of a key's column says.
@@ -75,6 +77,10 @@ func (k Key) info() keyInfo {
 		return keyInfo{title: "Source:Line"}
 	case KeySrcfile:
 		return keyInfo{title: "Source File"}
+	case KeyBPF:
+		return keyInfo{title: "BPF Program"}
+	case KeyBPFLoader:
+		return keyInfo{title: "BPF Container"}
 	case KeyEvent:
 		return keyInfo{title: "Event"}
 	}
@@ -102,7 +108,7 @@ func (k Key) label(l *profile.Labels) string {
 		return decimal(l.TID)
 	case KeyCPU:
 		return decimal(l.CPU)
-	case KeyDSO, KeySym, KeySrcline, KeySrcfile, KeyEvent:
+	case KeyDSO, KeySym, KeySrcline, KeySrcfile, KeyBPF, KeyBPFLoader, KeyEvent:
 		return ""
 	}
 	id := l.Identities.Under(string(k))
@@ -110,7 +116,7 @@ func (k Key) label(l *profile.Labels) string {
 }
 
 // noContainer is shown for what runs outside of any container.
-const noContainer = "[host]"
+const noContainer = profile.Host
 
 func containerText(l *profile.Labels) string {
 	switch {

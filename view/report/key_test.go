@@ -26,7 +26,7 @@ func TestParseKeys(t *testing.T) {
 	}
 	for in, want := range map[string]string{
 		"":          `unknown sort key ""`,
-		"comm,foo":  "use one or more of container, pod, namespace, image, cgroup, comm, pid, tid, cpu, dso, sym, srcline, srcfile, event",
+		"comm,foo":  "use one or more of container, pod, namespace, image, cgroup, comm, pid, tid, cpu, dso, sym, srcline, srcfile, bpf, bpfcontainer, event",
 		"comm,comm": "given twice",
 	} {
 		if _, err := ParseKeys(in, nil, false); err == nil || !strings.Contains(err.Error(), want) {

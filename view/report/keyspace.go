@@ -61,6 +61,7 @@ func (k *keyspace) leaf(st []profile.FrameID, n uint32) uint32 {
 // keyKind says what makes functions different.
 type keyKind struct {
 	sym, dso, line, src bool
+	program, loader     bool
 	// folded puts all functions without a name of an object in one, with a
 	// name made of the object's, and inlined calls with the others: in a flame
 	// graph, single addresses would be dust.
@@ -75,7 +76,10 @@ func flameKey() keyKind { return keyKind{sym: true, dso: true, folded: true} }
 
 // rowKey tells rows apart: by nothing but what the sort keys ask for.
 func rowKey(o *Options) keyKind {
-	return keyKind{sym: o.has(KeySym), dso: o.has(KeyDSO), line: o.has(KeySrcline), src: o.has(KeySrcfile)}
+	return keyKind{
+		sym: o.has(KeySym), dso: o.has(KeyDSO), line: o.has(KeySrcline), src: o.has(KeySrcfile),
+		program: o.has(KeyBPF), loader: o.has(KeyBPFLoader),
+	}
 }
 
 // ref keeps of r what counts, lines aside.
@@ -92,6 +96,12 @@ func (k keyKind) ref(r profile.FrameRef) profile.FrameRef {
 	if !k.dso {
 		r.DSO = 0
 	}
+	if !k.program {
+		r.Program = 0
+	}
+	if !k.loader {
+		r.Loader = 0
+	}
 	return r
 }
 
@@ -104,13 +114,14 @@ func (k keyKind) key(p *profile.Profile, r profile.FrameRef) frameKey {
 	if k.dso {
 		f.dso = cmp.Or(f.dso, unknown)
 	}
+	f.program, f.loader = p.Text(r.Program), p.Text(r.Loader)
 	return f
 }
 
 func newKeyspace(p *profile.Profile, kind keyKind) *keyspace {
 	k := &keyspace{of: make([]uint32, p.NumFrames()), dsoOf: map[string]uint32{}}
 	room := 1
-	if kind.sym {
+	if kind.sym || kind.program {
 		room += len(k.of)
 	}
 	k.list, k.dso = make([]frameKey, 0, room), make([]uint32, 0, room)

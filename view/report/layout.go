@@ -82,7 +82,7 @@ func (l *layout) addKey(k Key) {
 	case KeySym:
 		c.spare = symbolSpare
 		fallthrough
-	case KeySrcline, KeySrcfile:
+	case KeySrcline, KeySrcfile, KeyBPF, KeyBPFLoader:
 		number, n = func(r *row) uint32 { return r.key }, len(t.keys.list)
 	case KeyDSO:
 		number, n = func(r *row) uint32 { return t.keys.dso[r.key] }, len(t.keys.dsos)
@@ -112,6 +112,10 @@ func (t *table) cell(r *row, k Key) cell {
 		c.text = t.keys.list[r.key].line()
 	case KeySrcfile:
 		c.text = t.keys.list[r.key].file()
+	case KeyBPF:
+		c.text = orDash(t.keys.list[r.key].program)
+	case KeyBPFLoader:
+		c.text = orDash(t.keys.list[r.key].loader)
 	case KeySym:
 		f := &t.keys.list[r.key]
 		c.mark, c.text = f.level(), f.symbol()

@@ -144,7 +144,7 @@ func (o *Options) NeedsSymbols(f Format) bool {
 		return true
 	}
 	c := o.orDefault()
-	return c.has(KeySym) || c.has(KeyDSO) || c.NeedsLines(f) || len(c.Filter.Symbol)+len(c.Filter.DSO) > 0
+	return c.has(KeySym) || c.has(KeyDSO) || c.has(KeyBPF) || c.has(KeyBPFLoader) || c.NeedsLines(f) || len(c.Filter.Symbol)+len(c.Filter.DSO) > 0
 }
 
 // NeedsLines tells whether the report shows source lines.
