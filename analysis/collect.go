@@ -105,6 +105,7 @@ func (s *Session) Collect(o CollectOptions) (*profile.Profile, error) {
 		}
 	}
 	c.finish()
+	s.KeepLines()
 	return c.b.Profile(), nil
 }
 

@@ -240,6 +240,10 @@ func (s *Session) Next() (*Item, error) {
 	}
 }
 
+// KeepLines keeps what was read of source lines and inlined calls for the next
+// time, if there is where. It is called when nothing more is looked up.
+func (s *Session) KeepLines() { s.resolver.SaveLines() }
+
 func (s *Session) decodeSample(rec *perfdata.Record) error {
 	if rec.Event == nil {
 		return fmt.Errorf("sample of no known event: %w", perf.ErrUnsupported)

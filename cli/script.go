@@ -129,6 +129,7 @@ func (f *scriptFlags) run(e *env, cmd *cobra.Command) error {
 	if f.raw {
 		return writeOutput(e, f.output, func(w io.Writer) error { return perftext.Write(w, r) })
 	}
+	relaxGC(false)
 	from := sources.options()
 	from.Definitions = defs
 	symbols := f.opts.Symbols(r.Events())

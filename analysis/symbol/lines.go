@@ -9,7 +9,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"path"
+	"slices"
 	"sync"
 
 	"github.com/gantry-tools/gantry/analysis/symbol/dwarfline"
@@ -99,6 +101,21 @@ func (l *Lines) Calls(dst []Call, addr uint64) []Call {
 	return dst
 }
 
+// SaveLines keeps in the cache what was read of DWARF. That it cannot be kept is
+// no loss.
+func (r *Resolver) SaveLines() {
+	r.mu.Lock()
+	list := slices.Collect(maps.Values(r.lines))
+	r.mu.Unlock()
+	for _, l := range list {
+		l.mu.Lock()
+		if l.dwarf != nil {
+			_ = l.dwarf.Save()
+		}
+		l.mu.Unlock()
+	}
+}
+
 func (l *Lines) demangle(name string) string {
 	if !mangled(name) {
 		return name
@@ -164,7 +181,7 @@ func (x *lineFinder) dwarf(f *elf.File, r io.ReaderAt, size int64) (*dwarfline.D
 	if !x.r.mayLoad(0) {
 		return nil, fmt.Errorf("line information: %w: that of other binaries has %d bytes", dwarfline.ErrTooMuch, int64(maxDWARF))
 	}
-	src, err := dwarfline.Load(f, r, uint64(size), dwarfline.LoadOptions{Cache: x.r.cache})
+	src, err := dwarfline.Load(f, r, uint64(size), false)
 	if err != nil {
 		return nil, fmt.Errorf("line information: %w", err)
 	}
@@ -174,6 +191,7 @@ func (x *lineFinder) dwarf(f *elf.File, r io.ReaderAt, size int64) (*dwarfline.D
 		Alt:     func() *dwarfline.Source { return x.alt(alt) },
 		Split:   func(dir, name string) *dwarfline.Source { return x.split(dir, name) },
 		Package: func() *dwarfline.Source { return x.open(x.ref.Path+".dwp", true, buildid.ID{}) },
+		Cache:   x.r.cache,
 	}), nil
 }
 
@@ -235,7 +253,7 @@ func (x *lineFinder) reader(src **dwarfline.Source, split bool, id buildid.ID) f
 		if !x.r.mayLoad(0) {
 			return dwarfline.ErrTooMuch
 		}
-		if *src, err = dwarfline.Load(f, r, uint64(size), dwarfline.LoadOptions{Split: split, Cache: x.r.cache}); err == nil {
+		if *src, err = dwarfline.Load(f, r, uint64(size), split); err == nil {
 			x.r.mayLoad((*src).Size())
 		}
 		return err

@@ -126,7 +126,7 @@ func NewResolver(openers ...Opener) *Resolver {
 	return &Resolver{openers: slices.Clone(openers), objects: make(map[Ref]*result), found: make(map[buildid.ID]bool)}
 }
 
-// A Cache keeps what is made of files with some effort: unpacked DWARF.
+// A Cache keeps what is made of files with some effort: lines and inlined calls.
 type Cache = dwarfline.Cache
 
 // UseCache makes r use a cache from now on.

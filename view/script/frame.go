@@ -43,8 +43,9 @@ type frames struct {
 	nameless nameless
 }
 
-// frameSlot is the text of an address. context is the id of the mappings that
-// it was found in, with kernelContext set for the kernel's; 0 is no text.
+// frameSlot is the text of an address, from the second time on that it comes:
+// many come once. context is the id of the mappings that it was found in, with
+// kernelContext set for the kernel's; 0 is no address.
 type frameSlot struct {
 	ip      uint64
 	context uint32
@@ -154,7 +155,8 @@ func (f *frames) append(dst []byte, th *timeline.Thread, ip uint64, in space, st
 	}
 	h := (ip ^ uint64(context^uint32(style)<<24)*0x9E3779B97F4A7C15) * 0xFF51AFD7ED558CCD
 	slot := &f.slots[h>>(64-frameBits)]
-	if slot.ip == ip && slot.context == context && slot.style == style && context != 0 {
+	again := slot.ip == ip && slot.context == context && slot.style == style && context != 0
+	if again && len(slot.text) > 0 {
 		if slot.nameless > 0 {
 			f.nameless.add(slot.nameless, f.p.tally.Printed)
 		}
@@ -174,8 +176,10 @@ func (f *frames) append(dst []byte, th *timeline.Thread, ip uint64, in space, st
 		slot.nameless = f.nameless.number(loc.Path)
 		f.nameless.add(slot.nameless, f.p.tally.Printed)
 	}
-	slot.ip, slot.context, slot.style = ip, context, style
-	slot.text = append(slot.text[:0], dst[start:]...)
+	slot.ip, slot.context, slot.style, slot.text = ip, context, style, slot.text[:0]
+	if again {
+		slot.text = append(slot.text, dst[start:]...)
+	}
 	return dst
 }
 

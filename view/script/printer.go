@@ -70,6 +70,7 @@ func Write(w io.Writer, r *perfdata.Reader, s *analysis.Session, o *Options) err
 	for {
 		it, err := s.Next()
 		if errors.Is(err, io.EOF) {
+			s.KeepLines()
 			return p.flush()
 		}
 		if err != nil {

@@ -16,12 +16,8 @@ type Source struct {
 	Addr, StrOffsets                 []byte
 	CUIndex                          []byte // of a package of split DWARF
 	BigEndian                        bool
-}
 
-// Size is the number of bytes in all sections.
-func (s *Source) Size() int {
-	return len(s.Info) + len(s.Abbrev) + len(s.Line) + len(s.Str) + len(s.LineStr) +
-		len(s.Ranges) + len(s.Rnglists) + len(s.Addr) + len(s.StrOffsets) + len(s.CUIndex)
+	packed []packed // what is to be unpacked before use
 }
 
 // Options say where the parts are that are in other files. Each may be nil, and
@@ -35,14 +31,21 @@ type Options struct {
 	Split func(dir, name string) *Source
 	// Package is the package of all units' split DWARF.
 	Package func() *Source
+	// Cache keeps what was worked out, for the next time. See Data.Save.
+	Cache Cache
 }
 
 // Data answers questions about one binary. It is not safe for use by several
 // goroutines.
 type Data struct {
 	opts    Options
-	main    *file
+	src     *Source // of main
+	main    *file   // nil until it is needed
+	kept    *kept   // nil if there is none
+	key     [32]byte
+	altSum  [32]byte // of the alternate file, if there is one
 	alt     *file
+	altSrc  *Source
 	pack    *file
 	packed  map[uint64]contribution
 	asked   struct{ alt, pack bool }
@@ -96,16 +99,17 @@ const (
 
 // New prepares to answer from src. o may be nil.
 func New(src *Source, o *Options) *Data {
-	d := &Data{}
+	d := &Data{src: src}
 	if o != nil {
 		d.opts = *o
 	}
-	d.main = d.newFile(src)
+	d.openKept()
 	return d
 }
 
 // newFile adds a file, with the work that its size allows for.
 func (d *Data) newFile(src *Source) *file {
+	d.err = cmp.Or(d.err, src.unpack())
 	d.fuel += min(int64(src.Size())*workPerByte+1<<16, maxWork)
 	return &file{d: d, src: src, names: make(map[uint64]string)}
 }
@@ -139,6 +143,7 @@ func (d *Data) index() {
 		return
 	}
 	d.indexed = true
+	d.main = d.newFile(d.src)
 	d.main.readUnits(0, uint64(len(d.main.src.Info)))
 	for _, u := range d.main.units {
 		if len(d.ranges) >= maxRanges {
@@ -196,6 +201,11 @@ func (d *Data) unitAt(addr uint64) *unit {
 // belongs to: leaf first, each but the last inlined into the next one. It appends
 // nothing if DWARF does not know the address.
 func (d *Data) Calls(dst []Call, addr uint64) []Call {
+	if d.kept != nil {
+		if calls, ok := d.kept.calls(dst, addr); ok {
+			return calls
+		}
+	}
 	u := d.unitAt(addr)
 	if u == nil {
 		return dst

@@ -30,48 +30,87 @@ func Has(f *elf.File) bool {
 	return sec != nil && sec.Size > 0
 }
 
-// Cache keeps unpacked sections. Several goroutines may use it.
-type Cache interface {
-	// Derived is what was kept under a key. The error says why there is nothing.
-	Derived(key [32]byte) ([]byte, error)
-	// KeepDerived keeps content under a key. That it could not is no loss.
-	KeepDerived(key [32]byte, content []byte) error
-}
-
-// LoadOptions say how debug sections are read. The zero value is the rule.
-type LoadOptions struct {
-	// Split: those of split DWARF, whose names end in ".dwo".
-	Split bool
-	// Cache may be nil. It has what was unpacked before.
-	Cache Cache
-}
-
-// Load reads the debug sections of f, which r has in size bytes, and unpacks those
-// that are packed. Sections that f does not have are left empty.
-func Load(f *elf.File, r io.ReaderAt, size uint64, o LoadOptions) (*Source, error) {
+// Load reads the debug sections of f, which r has in size bytes; if split, those
+// of split DWARF, whose names end in ".dwo". Sections that f does not have are left
+// empty, those that are packed are unpacked when they are needed.
+func Load(f *elf.File, r io.ReaderAt, size uint64, split bool) (*Source, error) {
 	l := &loader{f: f, r: r, size: size, left: MaxSize}
-	if o.Split {
+	if split {
 		l.suffix = ".dwo"
 	}
 	s := &Source{BigEndian: f.ByteOrder == binary.BigEndian}
-	for _, x := range []struct {
-		name string
-		into *[]byte
-	}{
-		{"info", &s.Info}, {"abbrev", &s.Abbrev}, {"line", &s.Line}, {"str", &s.Str}, {"line_str", &s.LineStr},
-		{"ranges", &s.Ranges}, {"rnglists", &s.Rnglists}, {"addr", &s.Addr}, {"str_offsets", &s.StrOffsets},
-	} {
-		if err := l.load(x.name, x.into); err != nil {
+	for _, x := range s.sections() {
+		if err := l.load(x.name, x.b); err != nil {
 			return nil, err
 		}
 	}
-	if o.Split {
+	if split {
 		l.suffix = ""
 		if err := l.load("cu_index", &s.CUIndex); err != nil {
 			return nil, err
 		}
 	}
-	return s, l.unpack(o.Cache)
+	s.packed = l.packed
+	return s, nil
+}
+
+// namedSection is a section of a Source.
+type namedSection struct {
+	name string
+	b    *[]byte
+}
+
+// sections are all but that of packages.
+func (s *Source) sections() []namedSection {
+	return []namedSection{
+		{"info", &s.Info}, {"abbrev", &s.Abbrev}, {"line", &s.Line}, {"str", &s.Str}, {"line_str", &s.LineStr},
+		{"ranges", &s.Ranges}, {"rnglists", &s.Rnglists}, {"addr", &s.Addr}, {"str_offsets", &s.StrOffsets},
+	}
+}
+
+// Size is the number of bytes in all sections, unpacked.
+func (s *Source) Size() int {
+	n := len(s.CUIndex)
+	for _, x := range s.sections() {
+		n += len(*x.b)
+	}
+	for i := range s.packed {
+		n += int(s.packed[i].size)
+	}
+	return n
+}
+
+// sum is a hash of all that s was read from. What is packed must still be so.
+func (s *Source) sum() (sum [32]byte) {
+	h := sha256.New()
+	for _, x := range s.sections() {
+		fmt.Fprintf(h, "%s %d\n", x.name, len(*x.b))
+		h.Write(*x.b)
+	}
+	for i := range s.packed {
+		p := &s.packed[i]
+		fmt.Fprintf(h, "%s %d %d %d\n", p.name, p.kind, p.size, len(p.b))
+		h.Write(p.b)
+	}
+	fmt.Fprintf(h, "big endian %v\n", s.BigEndian)
+	h.Sum(sum[:0])
+	return sum
+}
+
+// unpack unpacks what is packed. A section that cannot be stays empty, like all
+// behind it.
+func (s *Source) unpack() error {
+	list := s.packed
+	s.packed = nil
+	for i := range list {
+		p := &list[i]
+		b, err := unpack(p.kind, p.b, p.size)
+		if err != nil {
+			return fmt.Errorf("section %s: %w", p.name, err)
+		}
+		*p.into = b
+	}
+	return nil
 }
 
 // find looks for a section in its plain and in its old packed form.
@@ -145,62 +184,6 @@ func (l *loader) read(sec *elf.Section, old bool, into *[]byte) error {
 	}
 	l.left -= p.size
 	l.packed = append(l.packed, p)
-	return nil
-}
-
-// minCached is the packed size of sections that are worth keeping unpacked.
-const minCached = 1 << 18
-
-// unpack unpacks what is packed, or takes it from the cache.
-func (l *loader) unpack(c Cache) error {
-	var total, size uint64
-	for i := range l.packed {
-		total += uint64(len(l.packed[i].b))
-		size += l.packed[i].size
-	}
-	if c == nil || total < minCached {
-		return l.unpackAll()
-	}
-	key := l.key()
-	if content, err := c.Derived(key); err == nil && uint64(len(content)) == size {
-		for i := range l.packed {
-			p := &l.packed[i]
-			*p.into, content = content[:p.size:p.size], content[p.size:]
-		}
-		return nil
-	}
-	if err := l.unpackAll(); err != nil {
-		return err
-	}
-	content := make([]byte, 0, size)
-	for i := range l.packed {
-		content = append(content, *l.packed[i].into...)
-	}
-	_ = c.KeepDerived(key, content) // then it is unpacked once more
-	return nil
-}
-
-// key is a hash of all that unpacking starts from.
-func (l *loader) key() (key [32]byte) {
-	h := sha256.New()
-	for i := range l.packed {
-		p := &l.packed[i]
-		fmt.Fprintf(h, "DWARF %d %d %d\n", p.kind, p.size, len(p.b))
-		h.Write(p.b)
-	}
-	h.Sum(key[:0])
-	return key
-}
-
-func (l *loader) unpackAll() error {
-	for i := range l.packed {
-		p := &l.packed[i]
-		b, err := unpack(p.kind, p.b, p.size)
-		if err != nil {
-			return fmt.Errorf("section %s: %w", p.name, err)
-		}
-		*p.into = b
-	}
 	return nil
 }
 

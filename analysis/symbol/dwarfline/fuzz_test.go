@@ -23,6 +23,12 @@ int main(int argc, char **argv) { for (int i = 0; i < argc; i++) sink += more(i)
 // source compiles the program and reads its DWARF.
 func source(t testing.TB, flags ...string) *Source {
 	t.Helper()
+	return load(t, program(t, flags...))
+}
+
+// program compiles the program.
+func program(t testing.TB, flags ...string) string {
+	t.Helper()
 	testutil.Require(t, testutil.Tool("gcc"))
 	dir := t.TempDir()
 	in, out := filepath.Join(dir, "in.c"), filepath.Join(dir, "out")
@@ -32,7 +38,7 @@ func source(t testing.TB, flags ...string) *Source {
 	if text, err := exec.Command("gcc", append(flags, "-O2", "-g", "-o", out, in)...).CombinedOutput(); err != nil {
 		t.Fatalf("gcc: %v\n%s", err, text)
 	}
-	return load(t, out)
+	return out
 }
 
 func load(t testing.TB, path string) *Source {
@@ -50,7 +56,7 @@ func load(t testing.TB, path string) *Source {
 	if err != nil {
 		t.Fatal(err)
 	}
-	src, err := Load(f, file, uint64(info.Size()), LoadOptions{})
+	src, err := Load(f, file, uint64(info.Size()), false)
 	if err != nil {
 		t.Fatal(err)
 	}

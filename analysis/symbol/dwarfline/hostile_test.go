@@ -7,7 +7,6 @@ import (
 	"debug/elf"
 	"encoding/binary"
 	"errors"
-	"io/fs"
 	"testing"
 
 	"github.com/klauspost/compress/zlib"
@@ -174,79 +173,5 @@ func TestUnpackBombs(t *testing.T) {
 		if got, err := f(); err == nil {
 			t.Errorf("%s: %d bytes", name, len(got))
 		}
-	}
-}
-
-// memoryCache is a Cache that counts.
-type memoryCache struct {
-	kept        map[[32]byte][]byte
-	hits, asked int
-}
-
-func (c *memoryCache) Derived(key [32]byte) ([]byte, error) {
-	c.asked++
-	b, ok := c.kept[key]
-	if !ok {
-		return nil, fs.ErrNotExist
-	}
-	c.hits++
-	return bytes.Clone(b), nil
-}
-
-func (c *memoryCache) KeepDerived(key [32]byte, content []byte) error {
-	c.kept[key] = bytes.Clone(content)
-	return nil
-}
-
-// What was unpacked is unpacked once; what the cache has in its place does not
-// count unless it has the right size, and breaks nothing if it has.
-func TestCache(t *testing.T) {
-	packed := func(b []byte) packed {
-		var out bytes.Buffer
-		w := zlib.NewWriter(&out)
-		if _, err := w.Write(b); err != nil {
-			t.Fatal(err)
-		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
-		return packed{kind: elf.COMPRESS_ZLIB, size: uint64(len(b)), b: out.Bytes(), into: new([]byte)}
-	}
-	noise := make([]byte, 1<<20)
-	for i := range noise {
-		noise[i] = byte(i * i >> 7 * 31)
-	}
-	c := &memoryCache{kept: make(map[[32]byte][]byte)}
-	load := func(parts ...[]byte) [][]byte {
-		l := &loader{}
-		for _, b := range parts {
-			l.packed = append(l.packed, packed(b))
-			l.packed[len(l.packed)-1].b = append(l.packed[len(l.packed)-1].b, make([]byte, minCached)...) // behind its end
-		}
-		if err := l.unpack(c); err != nil {
-			t.Fatal(err)
-		}
-		var out [][]byte
-		for _, p := range l.packed {
-			out = append(out, *p.into)
-		}
-		return out
-	}
-	for range 2 {
-		if got := load(noise, noise[:1000]); !bytes.Equal(got[0], noise) || !bytes.Equal(got[1], noise[:1000]) {
-			t.Fatal("sections are not what was packed")
-		}
-	}
-	if c.asked != 2 || c.hits != 1 || len(c.kept) != 1 {
-		t.Errorf("asked %d times, %d hits, %d kept", c.asked, c.hits, len(c.kept))
-	}
-	if got := load(noise[:1000], noise); c.hits != 1 || !bytes.Equal(got[0], noise[:1000]) {
-		t.Errorf("%d hits for other sections", c.hits)
-	}
-	for key := range c.kept {
-		c.kept[key] = []byte("short")
-	}
-	if got := load(noise, noise[:1000]); !bytes.Equal(got[0], noise) || !bytes.Equal(got[1], noise[:1000]) {
-		t.Error("a cache with other content changed the sections")
 	}
 }

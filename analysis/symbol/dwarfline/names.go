@@ -91,14 +91,22 @@ func (f *file) namesAt(off uint64) (d dieNames) {
 
 // altFile is the alternate file, nil if there is none.
 func (d *Data) altFile() *file {
-	if !d.asked.alt {
-		d.asked.alt = true
-		if d.opts.Alt != nil {
-			if src := d.opts.Alt(); src != nil {
-				d.alt = d.newFile(src)
-				d.alt.readUnits(0, uint64(len(src.Info)))
-			}
+	if d.alt == nil {
+		if src := d.altSource(); src != nil {
+			d.alt = d.newFile(src)
+			d.alt.readUnits(0, uint64(len(src.Info)))
 		}
 	}
 	return d.alt
+}
+
+// altSource asks for the alternate file, once.
+func (d *Data) altSource() *Source {
+	if !d.asked.alt && d.opts.Alt != nil {
+		if d.altSrc = d.opts.Alt(); d.altSrc != nil && d.opts.Cache != nil {
+			d.altSum = d.altSrc.sum()
+		}
+	}
+	d.asked.alt = true
+	return d.altSrc
 }

@@ -116,7 +116,7 @@ func TestAgainstDWARF(t *testing.T) {
 	const n = 10_000
 	path := build(t)
 	f, r, size := open(t, path)
-	src, err := dwarfline.Load(f, r, size, dwarfline.LoadOptions{})
+	src, err := dwarfline.Load(f, r, size, false)
 	if err != nil {
 		t.Fatal(err)
 	}
