@@ -13,18 +13,23 @@ import (
 
 // kernel names kernel addresses.
 type kernel struct {
-	text   uint64 // where the recorded kernel's _text was
+	text   uint64     // where the recorded kernel's _text was
+	id     buildid.ID // that its mapping tells, zero if none
 	loaded bool
 	table  *symbol.Kallsyms
 	err    error
 	shift  uint64 // recorded address minus the table's
 }
 
-// mapped takes note of where the kernel was: perf calls its mapping
+// mapped takes note of where and which the kernel was: perf calls its mapping
 // "[kernel.kallsyms]_text", and gives _text's address as its offset.
-func (k *kernel) mapped(pid int32, filename string, pgoff uint64) {
-	if pid == -1 && k.text == 0 && strings.HasPrefix(filename, symbol.KernelDSO) && strings.HasSuffix(filename, "_text") {
-		k.text = pgoff
+func (k *kernel) mapped(pid int32, filename string, pgoff uint64, id []byte) {
+	if pid != -1 || k.text != 0 || !strings.HasPrefix(filename, symbol.KernelDSO) || !strings.HasSuffix(filename, "_text") {
+		return
+	}
+	k.text = pgoff
+	if id, err := buildid.New(id); err == nil {
+		k.id = id
 	}
 }
 
@@ -40,7 +45,7 @@ func (s *Session) loadKernel(addrs []uint64) *kernel {
 		return k
 	}
 	f := s.r.Features()
-	want := Kernel{Addrs: addrs, Text: k.text, Release: f.OSRelease, Arch: f.Arch}
+	want := Kernel{BuildID: k.id, Addrs: addrs, Text: k.text, Release: f.OSRelease, Arch: f.Arch}
 	if id, ok := s.ids.of(symbol.KernelDSO); ok {
 		want.BuildID = id
 	}

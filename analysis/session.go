@@ -300,9 +300,9 @@ func (s *Session) apply(rec *perfdata.Record, other perf.Record) {
 		s.Containers.AddCgroup(container.CgroupID(r.ID), r.Path)
 		s.rename()
 	case *perf.Mmap:
-		s.kernel.mapped(r.PID, r.Filename, r.PgOff)
+		s.kernel.mapped(r.PID, r.Filename, r.PgOff, nil)
 	case *perf.Mmap2:
-		s.kernel.mapped(r.PID, r.Filename, r.PgOff)
+		s.kernel.mapped(r.PID, r.Filename, r.PgOff, r.BuildID)
 	case *perf.BuildID:
 		s.ids.addOne(r.Filename, r.ID)
 	}

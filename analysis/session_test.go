@@ -317,7 +317,11 @@ func TestCallersAreLookedUpInTheirCall(t *testing.T) {
 // elsewhere.
 func TestKernelMoved(t *testing.T) {
 	r := newRecording(t, 0)
-	r.add(kernelMap(0xffffffff91000000))
+	raw := []byte("twenty bytes of sha1")
+	m := kernelMap(0xffffffff91000000)
+	m2 := &perf.Mmap2{PID: -1, Addr: m.Addr, Len: m.Len, PgOff: m.PgOff, Filename: m.Filename, BuildID: raw}
+	m2.Misc = perf.MiscKernel | perf.MiscMmapBuildID
+	r.add(m2)
 	s := sample(1, 0xffffffff91002010)
 	s.Misc = perf.MiscKernel
 	r.add(s)
@@ -337,7 +341,11 @@ func TestKernelMoved(t *testing.T) {
 	if loc.Name != "schedule" || loc.Offset != 0x10 || loc.DSO != "[kernel.kallsyms]" {
 		t.Errorf("%+v", loc)
 	}
-	want := Kernel{Release: "6.18", Arch: "x86_64", Text: 0xffffffff91000000}
+	id, err := buildid.New(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Kernel{BuildID: id, Release: "6.18", Arch: "x86_64", Text: 0xffffffff91000000}
 	if asked.Addrs != nil || asked.BuildID != want.BuildID || asked.Release != want.Release || asked.Arch != want.Arch || asked.Text != want.Text {
 		t.Errorf("asked for %+v", asked)
 	}

@@ -144,7 +144,8 @@ type siteTable struct {
 	chunks [][]site
 	n      uint32
 	// slots have the upper half of a site's hash and its number, plus one; at
-	// most half are in use.
+	// most three of four are in use: the fewer there are, the more of them are
+	// in the processor's caches.
 	slots []uint64
 }
 
@@ -178,13 +179,13 @@ func (t *siteTable) add(p *pendingSite, x *sites) {
 	*t.at(t.n) = p.site
 	t.n++
 	t.slots[i] = p.hash>>32<<32 | uint64(t.n)
-	if 2*int(t.n) > len(t.slots) {
+	if 4*int(t.n) > 3*len(t.slots) {
 		t.grow(x)
 	}
 }
 
 func (t *siteTable) grow(x *sites) {
-	t.slots = make([]uint64, 4*len(t.slots)) // by 2, the tables outgrown take as much as the last
+	t.slots = make([]uint64, 2*len(t.slots))
 	const page = 4096 / 8
 	for i := 0; i < len(t.slots); i += page {
 		t.slots[i] = 0 // a page that is read first takes two faults to come to memory

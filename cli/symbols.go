@@ -148,7 +148,9 @@ func (s *symbolSources) options() *analysis.Options {
 var errOtherKernel = errors.New("the recording is of another kernel or boot, and its symbols were not kept")
 
 // readKallsyms finds the symbols of the recorded kernel: the file that the
-// user named, the store's copy, or the running kernel's if it is the same.
+// user named, the running kernel's if it is the same, or the store's copy. That
+// is much cheaper to read, and as good for the kernel itself; modules may have
+// been loaded since.
 func (s *symbolSources) readKallsyms(k analysis.Kernel) (*symbol.Kallsyms, error) {
 	if s.named != nil {
 		return s.named, nil
@@ -156,18 +158,48 @@ func (s *symbolSources) readKallsyms(k analysis.Kernel) (*symbol.Kallsyms, error
 	if s.archive != nil {
 		return s.archivedKallsyms()
 	}
-	if s.store != nil && !k.BuildID.IsZero() {
-		if f, err := s.store.Kallsyms(k.BuildID); err == nil {
-			t, err := s.parseKallsyms(f, k.Addrs)
-			f.Close()
-			if err == nil && (k.Text == 0 || t.Text() == k.Text) {
-				return t, nil
-			}
-		}
-	}
 	if !k.BuildID.IsZero() && !s.runs(k.BuildID) {
+		if t := s.keptKallsyms(k); t != nil {
+			return t, nil
+		}
 		return nil, hint.Wrap(errOtherKernel, "report on the recorded machine, or give its /proc/kallsyms with --kallsyms FILE")
 	}
+	if k.Text != 0 && k.Addrs != nil {
+		if t := s.keptKallsyms(k); t != nil && t.Proper(k.Addrs) {
+			return t, nil
+		}
+	}
+	t, err := s.runningKallsyms(k)
+	if err != nil {
+		if kept := s.keptKallsyms(k); kept != nil {
+			return kept, nil
+		}
+	}
+	return t, err
+}
+
+// keptKallsyms are the store's copy of the recorded kernel's symbols, nil if it
+// has none of that boot. What modules had been loaded when it was made, nothing
+// tells.
+func (s *symbolSources) keptKallsyms(k analysis.Kernel) *symbol.Kallsyms {
+	if s.store == nil || k.BuildID.IsZero() {
+		return nil
+	}
+	f, err := s.store.Kallsyms(k.BuildID)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	t, err := s.parseKallsyms(f, k.Addrs)
+	if err != nil || k.Text != 0 && t.Text() != k.Text {
+		return nil
+	}
+	return t
+}
+
+// runningKallsyms are the running kernel's symbols, if it is still the boot
+// that was recorded.
+func (s *symbolSources) runningKallsyms(k analysis.Kernel) (*symbol.Kallsyms, error) {
 	t, err := s.readKallsymsFile(s.procfs, k.Addrs)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, hint.Wrap(errOtherKernel, "give the recorded machine's /proc/kallsyms with --kallsyms FILE")

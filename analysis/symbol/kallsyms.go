@@ -47,6 +47,7 @@ type Kallsyms struct {
 	dso  []uint16 // by symbol
 	dsos []string
 	text uint64
+	end  uint64
 }
 
 // DSO is the name of what a symbol belongs to: KernelDSO, "[NAME]" of a module,
@@ -57,6 +58,18 @@ func (k *Kallsyms) DSO(sym int32) string { return k.dsos[k.dso[sym]] }
 // not have it. The kernel is loaded elsewhere at each boot, so that its symbols
 // fit a recording only after adding the difference of both starts.
 func (k *Kallsyms) Text() uint64 { return k.text }
+
+// Proper reports whether all addresses are between _text and _etext: in the
+// kernel itself, whose symbols stay the same until the next boot. Modules and
+// BPF programs are elsewhere.
+func (k *Kallsyms) Proper(addrs []uint64) bool {
+	for _, addr := range addrs {
+		if addr < k.text || addr >= k.end {
+			return false
+		}
+	}
+	return k.text != 0
+}
 
 // ReadKallsyms reads /proc/kallsyms or a copy of it. It returns ErrRestricted,
 // with a hint, if the addresses are hidden; other errors name the line.
@@ -84,7 +97,7 @@ func (p *kallsymsParser) read(r io.Reader) (*Kallsyms, error) {
 	if p.sieve != nil {
 		p.names, p.entries = p.sieve.names, p.sieve.entries()
 	}
-	k := &Kallsyms{dsos: p.dsos, text: p.text}
+	k := &Kallsyms{dsos: p.dsos, text: p.text, end: p.end}
 	k.Table, k.dso = buildTable(unsafe.String(unsafe.SliceData(p.names), len(p.names)), p.entries, later, kallsymsPage)
 	return k, nil
 }
@@ -95,7 +108,7 @@ type kallsymsParser struct {
 	sieve     *kernelSieve // takes names and entries, if there is one
 	dsoByName map[string]uint16
 	dsos      []string
-	text      uint64
+	text, end uint64 // _text, _etext
 	line      int
 	hidden    int  // functions at address zero
 	visible   bool // some are elsewhere
@@ -164,8 +177,12 @@ func (p *kallsymsParser) parseLine(line []byte) error {
 		return nil
 	}
 	p.visible = true
-	if p.text == 0 && string(name) == "_text" {
+	switch {
+	case name[0] != '_' || len(module) > 0:
+	case p.text == 0 && string(name) == "_text":
 		p.text = addr
+	case p.end == 0 && string(name) == "_etext":
+		p.end = addr
 	}
 	return p.addText(e, name, module)
 }
