@@ -53,8 +53,12 @@ type Events struct {
 	buildIDs   bool // an event asks for them
 }
 
-// maxDense bounds the table by id.
-const maxDense = 1 << 16
+// maxDense bounds the table by id, which has room for as many as denseBefore
+// below the first.
+const (
+	maxDense    = 1 << 16
+	denseBefore = 1 << 9
+)
 
 // NewEvents makes the set of the given events and numbers them.
 func NewEvents(list ...*Event) *Events {
@@ -104,7 +108,7 @@ func (e *Events) AddID(id uint64, ev *Event) {
 func (e *Events) index(id uint64, ev *Event) {
 	if e.byID == nil {
 		e.byID = make(map[uint64]*Event)
-		e.base = id &^ (maxDense/2 - 1)
+		e.base = id - min(id, denseBefore)
 	}
 	e.byID[id] = ev
 	if i := id - e.base; i < maxDense {

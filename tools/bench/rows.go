@@ -3,9 +3,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -20,6 +23,8 @@ type row struct {
 	input *recording
 	// slow is set for what takes perf most of a minute; it has half the rounds.
 	slow bool
+	// home is that of both; "" is an empty one.
+	home string
 }
 
 func readingRows(in *inputs) []row {
@@ -75,8 +80,32 @@ func (b *bench) readRows(ctx context.Context, w io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("make the inputs: %w", err)
 	}
+	home, err := b.homeOfUser(ctx)
+	if err != nil {
+		return fmt.Errorf("make a home with a build-id store: %w", err)
+	}
 	fmt.Fprintf(w, "Input: %s. With children, which perf needs 20 kB a sample for: %s.\n\n", in.long, in.short)
-	return b.printRows(ctx, w, slices.DeleteFunc(readingRows(in), unwanted))
+	rows := slices.DeleteFunc(readingRows(in), unwanted)
+	for i := range rows {
+		rows[i].home = home
+	}
+	return b.printRows(ctx, w, rows)
+}
+
+// homeOfUser makes the home directory of who has recorded before: perf, like
+// gantry, keeps the kernel's symbols in ~/.debug, where both look for them.
+func (b *bench) homeOfUser(ctx context.Context) (string, error) {
+	home := filepath.Join(b.dir, "home")
+	if _, err := os.Stat(filepath.Join(home, ".debug")); err == nil {
+		return home, nil
+	}
+	if err := os.MkdirAll(home, 0o755); err != nil {
+		return "", err
+	}
+	file := filepath.Join(home, "perf.data")
+	defer os.Remove(file)
+	_, err := measure(ctx, home, b.perf, "record", "-q", "-a", "-e", "cpu-clock", "-o", file, "--", "true")
+	return home, err
 }
 
 // printRows measures rows and prints them as they come.
@@ -112,7 +141,7 @@ func (b *bench) alternate(ctx context.Context, r *row) (perf, gantry samples, er
 			cost *samples
 		}{{b.perf, r.perf, &perf}, {b.gantry, r.gantry, &gantry}} {
 			argv := slices.Concat([]string{tool.name}, tool.args, []string{"-i", r.input.path})
-			c, err := measure(ctx, b.dir, argv...)
+			c, err := measure(ctx, cmp.Or(r.home, b.dir), argv...)
 			if err != nil {
 				return perf, gantry, err
 			}
