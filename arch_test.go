@@ -103,6 +103,7 @@ func TestOpensNothing(t *testing.T) {
 // owner that waits for it.
 var goStatements = map[string]string{
 	"capture/keeper.go": "copies binaries while the rings are read; keeper.wait ends and awaits it",
+	"capture/bpf.go":    "reads BPF programs as they are loaded; bpfWatch.wait ends and awaits it",
 	"capture/names.go":  "asks runtimes for names while the rings are read; names.wait ends and awaits it",
 }
 

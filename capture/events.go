@@ -91,6 +91,9 @@ func (s *eventSet) open() error {
 
 func (s *eventSet) openSideband() error {
 	a := sidebandAttr(s.inherit)
+	if s.opts.NoBPFEvent {
+		a.Flags &^= perf.AttrBPFEvent
+	}
 	if s.opts.dumpsStacks() {
 		// perf unwinds by the memory that holds the call frame information,
 		// which is mapped read only.

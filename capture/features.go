@@ -6,7 +6,6 @@ package capture
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -115,6 +114,8 @@ func (r *Recorder) finish(table *container.Table) error {
 		f = &perfdata.Features{} // the error is returned; the rest is written
 	}
 	r.sumUp(table)
+	r.bpf.features(f)
+	r.bpf.sumUp(&r.result)
 	f.SampleTime = r.sampleTime()
 	binaries, list := r.binaries.result()
 	r.result.Binaries = binaries
@@ -183,10 +184,6 @@ func (r *Recorder) gantrySection(t *container.Table) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("describe containers: %w", err)
 	}
-	section := make(map[string]json.RawMessage)
-	if err := json.Unmarshal(table, &section); err != nil {
-		return nil, fmt.Errorf("describe containers: %w", err)
-	}
 	parts := map[string]any{
 		"binaries": r.result.Binaries,
 		"files":    r.binaries.contents(),
@@ -196,12 +193,10 @@ func (r *Recorder) gantrySection(t *container.Table) ([]byte, error) {
 	if r.result.Filtered != nil {
 		parts["filter"] = r.result.Filtered
 	}
-	for name, v := range parts {
-		if section[name], err = json.Marshal(v); err != nil {
-			return nil, fmt.Errorf("describe recording: %w", err)
-		}
+	if lives := r.bpf.lives(); len(lives) > 0 {
+		parts["bpf"] = lives
 	}
-	b, err := json.Marshal(section)
+	b, err := addParts(table, parts)
 	if err != nil {
 		return nil, fmt.Errorf("describe recording: %w", err)
 	}

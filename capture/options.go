@@ -118,6 +118,9 @@ type Options struct {
 	// NoBPF decides in the recorder, and not in the kernel, which samples are
 	// of the containers of the target.
 	NoBPF bool
+	// NoBPFEvent does not record BPF programs that are loaded and unloaded,
+	// and reads none.
+	NoBPFEvent bool
 	// Resolver knows the names of containers; it is the recorder's until Run
 	// returns. Without it there is what the paths of cgroups tell.
 	Resolver *container.Resolver

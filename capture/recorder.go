@@ -5,6 +5,7 @@
 package capture
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,6 +50,7 @@ type Recorder struct {
 	side      sidebandWalker
 	names     *names
 	binaries  *keeper
+	bpf       *bpfWatch       // nil: not watched
 	source    snapshot.Source // nil: nobody's state is needed
 	snapshot  snapshotStats
 	notes     []string // of Open, beside those of the events
@@ -89,6 +91,9 @@ func Open(o Options) (_ *Recorder, err error) {
 		}
 	}
 	r.openSource()
+	if err := r.openBPF(); err != nil {
+		return nil, err
+	}
 	if r.set, err = r.prepare(); err != nil {
 		return nil, err
 	}
@@ -261,6 +266,7 @@ func (r *Recorder) Run(ctx context.Context, out Output) (*Result, error) {
 	defer stop()
 	r.binaries.start()
 	r.names.start()
+	r.bpf.start()
 	err := r.record(ctx)
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		err = nil // the recording ended during the snapshot
@@ -268,9 +274,10 @@ func (r *Recorder) Run(ctx context.Context, out Output) (*Result, error) {
 	r.result.Duration, r.result.TimeUp = time.Since(r.started), r.timeUp()
 	ended := r.end()
 	r.binaries.wait()
+	watched := r.bpf.wait()
 	table := r.names.wait()
 	if err == nil {
-		err = ended
+		err = cmp.Or(ended, watched)
 	}
 	if e := r.endFilter(); err == nil {
 		err = e
@@ -365,9 +372,13 @@ func (r *Recorder) begin(out Output) error {
 		r.sift.reserve = newReserve(r.sift.filter, r.binaries)
 		r.side.reserve = r.sift.reserve
 	}
+	if err := r.bpf.begin(r.slept); err != nil {
+		return err
+	}
 	o := &perfdata.WriterOptions{Compress: r.opts.Compress}
 	f, err := r.features()
 	if err == nil {
+		r.bpf.features(f)
 		r.described, o.Features = f, f
 	}
 	if out.Pipe != nil {

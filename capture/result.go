@@ -38,12 +38,18 @@ type Result struct {
 	// Filtered is nil if the target was not containers.
 	Filtered *Filtered
 	Binaries Binaries
+	BPF      BPFPrograms
 	Child    ChildStatus
 	// Notes are what did not work as hoped and did not end the recording.
 	Notes []string
 	// Warnings are about the names of containers.
 	Warnings []container.Warning
 }
+
+// BPFPrograms is what became of the BPF programs that were loaded while
+// recording: Missed have no details, of Lost nothing is known but that they were
+// loaded or unloaded.
+type BPFPrograms struct{ Loaded, Missed, Lost uint64 }
 
 // ContainerLoss is how many samples one container lost.
 type ContainerLoss struct {

@@ -60,6 +60,9 @@ func (r *Recorder) tellStatus(ctx context.Context) error {
 	if err := t.kernel(); err != nil {
 		return err
 	}
+	if err := t.bpf(); err != nil {
+		return err
+	}
 	if err := t.cgroups(); err != nil {
 		return err
 	}
@@ -135,6 +138,9 @@ func (t *teller) tasks(ctx context.Context, scope snapshot.Scope) (err error) {
 // needs them now, and a file whose recorder is killed has no others.
 func (r *Recorder) tellContainers() error {
 	section, err := r.names.section()
+	if err == nil {
+		section, err = r.bpf.withBPF(section)
+	}
 	if err != nil {
 		return fmt.Errorf("describe containers: %w", err)
 	}

@@ -32,6 +32,7 @@ type recordFlags struct {
 	duration                    timeValue
 	all, graph, quiet, verbose  bool
 	noBuildID, wait, trim       bool
+	noBPFEvent                  bool
 	definitions                 definitionFlags
 
 	notes []string // found while reading the flags
@@ -94,6 +95,7 @@ func (f *recordFlags) register(cmd *cobra.Command) {
 	fl.Lookup("compression-level").NoOptDefVal = "1"
 	fl.StringVar(&f.buildIDDir, "buildid-dir", "", "keep binaries of containers in `DIR` (default ~/.debug)")
 	fl.BoolVar(&f.noBuildID, "no-buildid-cache", false, "do not keep binaries")
+	fl.BoolVar(&f.noBPFEvent, "no-bpf-event", false, "do not record BPF programs that come and go")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "say nothing but errors")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "say more about what is recorded, kept and lost")
 }

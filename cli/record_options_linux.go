@@ -28,6 +28,7 @@ func (f *recordFlags) options(e *env, cmd *cobra.Command, args []string) (*captu
 	o := &capture.Options{
 		Period: uint64(f.period), Compress: int(f.compress), Duration: time.Duration(f.duration), Version: version,
 		CmdLine: append([]string{"gantry"}, os.Args[1:]...), PMUs: perfevent.NewPMUs(nil),
+		NoBPFEvent: f.noBPFEvent,
 	}
 	for _, set := range []func(*capture.Options) error{f.setRate, f.setCallGraph, f.setRing, f.setTasks} {
 		if err := set(o); err != nil {

@@ -126,8 +126,11 @@ const (
 
 // DecodeBPFPrograms reads the section BPF_PROG_INFO ([Features.BPFProgInfo]).
 // With an error come the programs before the damaged one. Errors wrap ErrFormat
-// or ErrTruncated, with an offset in the section.
+// or ErrTruncated, with an offset in the section. No section has no programs.
 func DecodeBPFPrograms(section []byte, o perf.Order) ([]BPFProgram, error) {
+	if len(section) == 0 {
+		return nil, nil
+	}
 	p := &parser{b: section, order: o}
 	n := p.count(bpfHeadSize)
 	var list []BPFProgram
@@ -332,6 +335,9 @@ func appendLongs(dst []byte, o perf.Order, l []uint64) []byte {
 // DecodeBPFBTF reads the section BPF_BTF ([Features.BPFBTF]), as
 // DecodeBPFPrograms does with its.
 func DecodeBPFBTF(section []byte, o perf.Order) ([]BPFBTF, error) {
+	if len(section) == 0 {
+		return nil, nil
+	}
 	p := &parser{b: section, order: o}
 	n := p.count(8)
 	var list []BPFBTF

@@ -34,7 +34,7 @@ func TestBPFPrograms(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" || err != nil {
 			t.Errorf("decoded (-want +got):\n%s, error %v", diff, err)
 		}
-		for n := range b {
+		for n := 1; n < len(b); n++ {
 			got, err := DecodeBPFPrograms(b[:n], o)
 			if !errors.Is(err, ErrTruncated) && !errors.Is(err, ErrFormat) {
 				t.Fatalf("cut at %d: %v", n, err)

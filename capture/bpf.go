@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package capture
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/gantry-tools/gantry/capture/bpfprog"
+	"github.com/gantry-tools/gantry/capture/perfevent"
+	"github.com/gantry-tools/gantry/internal/linux/sys"
+	"github.com/gantry-tools/gantry/perf"
+	"github.com/gantry-tools/gantry/perf/perfdata"
+)
+
+// bpfWatch reads BPF programs, those that run and those that are loaded. nil:
+// nobody may.
+type bpfWatch struct {
+	watcher *bpfprog.Watcher
+	book    *bpfprog.Book
+	cancel  context.CancelFunc
+	done    chan error // nil: not started
+}
+
+// openBPF opens the watch of BPF programs. They are read whatever the target is:
+// a task may run anybody's. It is not for users without privilege, who do without.
+func (r *Recorder) openBPF() error {
+	if r.opts.NoBPFEvent {
+		return nil
+	}
+	w, err := bpfprog.OpenWatcher(bpfprog.WatchOptions{FS: r.fs})
+	if errors.Is(err, perfevent.ErrPermission) || errors.Is(err, perfevent.ErrUnsupported) || errors.Is(err, perfevent.ErrLockedMemory) {
+		if !r.opts.Target.tasks() && r.opts.Command == nil {
+			r.notes = append(r.notes, fmt.Sprintf("BPF programs are not read: %v", err))
+		}
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	r.files = append(r.files, w)
+	r.bpf = &bpfWatch{watcher: w, book: w.Book()}
+	return nil
+}
+
+// begin reads the programs that run, before the file is begun: its features
+// tell of them also if the recorder is killed.
+func (b *bpfWatch) begin(slept uint64) error {
+	if b == nil {
+		return nil
+	}
+	if err := b.watcher.Start(slept); err != nil {
+		return err
+	}
+	// Without the right to, those that are loaded from now on may still be read.
+	if err := b.watcher.ReadAll(); err != nil {
+		b.book.Note(err.Error())
+	}
+	return nil
+}
+
+// start watches in the background until wait is called.
+func (b *bpfWatch) start() {
+	if b == nil {
+		return
+	}
+	var ctx context.Context
+	ctx, b.cancel = context.WithCancel(context.Background())
+	b.done = make(chan error, 1)
+	go func() { b.done <- b.watcher.Run(ctx) }()
+}
+
+// wait ends the watch.
+func (b *bpfWatch) wait() error {
+	if b == nil || b.done == nil {
+		return nil
+	}
+	b.cancel()
+	return <-b.done
+}
+
+// features fills in what the file says of programs.
+func (b *bpfWatch) features(f *perfdata.Features) {
+	if b != nil {
+		f.BPFProgInfo, f.BPFBTF = b.book.Sections()
+	}
+}
+
+// lives are the programs' for gantry's section.
+func (b *bpfWatch) lives() []perfdata.BPFLife {
+	if b == nil {
+		return nil
+	}
+	return b.book.Lives()
+}
+
+// sumUp says what of programs is not in the file.
+func (b *bpfWatch) sumUp(res *Result) {
+	if b == nil {
+		return
+	}
+	t := b.book.Tally()
+	res.BPF = BPFPrograms{Loaded: t.Loads, Missed: t.Missed, Lost: t.Lost}
+	for _, n := range t.Notes {
+		res.note("BPF programs: %s", n)
+	}
+	if n := t.Lost + t.Forgot; n > 0 {
+		res.note("%d records of BPF programs were lost", n)
+	}
+	if t.Missed > 0 {
+		res.note("%d BPF programs have no details, as lines of source: 'gantry bpf log -i' says why", t.Missed)
+	}
+}
+
+// bpf tells of the programs that are there, as the kernel does of new ones.
+func (t *teller) bpf() error {
+	b := t.r.bpf
+	if b == nil {
+		return nil
+	}
+	// The sideband is enabled by now: what was loaded since begin is told of.
+	_ = b.watcher.ReadAll() // begin has noted why not
+	now, err := sys.ClockMonotonic.Now()
+	if err != nil {
+		return err
+	}
+	var list []*bpfprog.Details
+	b.book.Programs(func(p *bpfprog.Program) {
+		if p.Details != nil && p.Unloaded == 0 {
+			list = append(list, p.Details)
+		}
+	})
+	for _, d := range list {
+		for _, rec := range d.Symbols() {
+			switch rec := rec.(type) {
+			case *perf.Ksymbol:
+				rec.Misc = perf.MiscStatusOnly
+			case *perf.BPFEvent:
+				rec.Misc = perf.MiscStatusOnly
+			}
+			perf.SampleIDOf(rec).Time = uint64(now)
+			if err := t.write(rec); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// withBPF adds the programs to gantry's section.
+func (b *bpfWatch) withBPF(section []byte) ([]byte, error) {
+	lives := b.lives()
+	if len(lives) == 0 {
+		return section, nil
+	}
+	return addParts(section, map[string]any{"bpf": lives})
+}
+
+// addParts adds fields to a JSON object.
+func addParts(object []byte, parts map[string]any) ([]byte, error) {
+	section := make(map[string]json.RawMessage)
+	if err := json.Unmarshal(object, &section); err != nil {
+		return nil, err
+	}
+	for name, v := range parts {
+		b, err := json.Marshal(v)
+		if err != nil {
+			return nil, err
+		}
+		section[name] = b
+	}
+	return json.Marshal(section)
+}

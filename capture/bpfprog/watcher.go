@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package bpfprog
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/gantry-tools/gantry/capture/perfevent"
+	"github.com/gantry-tools/gantry/internal/linux/procfs"
+	"github.com/gantry-tools/gantry/internal/linux/sys"
+	"github.com/gantry-tools/gantry/perf"
+	"github.com/gantry-tools/gantry/perf/perfdata"
+)
+
+const (
+	// ringSize is the memory for records of one CPU, in bytes: each has 56.
+	ringSize = 32 << 10
+	// linkPause is how long a new program has to be attached, before it is
+	// asked where it is.
+	linkPause = 200 * time.Millisecond
+)
+
+// WatchOptions say how to watch. The zero value is good.
+type WatchOptions struct {
+	FS   procfs.FS
+	Book *Book // where to put what was found; nil is a new one
+	// Load and Unload are called in Run's goroutine for each record of the
+	// kernel, when the Book has the program, with its details if they could be
+	// read. They may be nil.
+	Load, Unload func(id uint32)
+}
+
+// A Watcher reads the details of programs as they are loaded.
+type Watcher struct {
+	opts   WatchOptions
+	book   *Book
+	events []*perfevent.Event
+	rings  []*perfevent.Ring
+	poll   *sys.Poller
+	ready  []sys.Ready
+	reader Reader
+	tasks  *taskReader
+	slept  uint64
+	links  time.Time // when to look at them again; zero: not
+	batch  []event
+}
+
+// event is a BPF_EVENT.
+type event struct {
+	kind     uint16
+	id       uint32
+	tag      [8]byte
+	pid, tid int32
+	time     uint64
+}
+
+// OpenWatcher opens a Watcher of the whole machine, disabled. Errors:
+// perfevent.ErrPermission without CAP_PERFMON, CAP_SYS_ADMIN or
+// kernel.perf_event_paranoid below 1; perfevent.ErrUnsupported before Linux 5.1.
+func OpenWatcher(o WatchOptions) (_ *Watcher, err error) {
+	w := &Watcher{opts: o, book: o.Book, tasks: newTaskReader(o.FS)}
+	if w.book == nil {
+		w.book = NewBook()
+	}
+	defer func() {
+		if err != nil {
+			w.Close()
+		}
+	}()
+	if w.poll, err = sys.NewPoller(); err != nil {
+		return nil, err
+	}
+	cpus, err := sys.OnlineCPUs()
+	if err != nil {
+		return nil, err
+	}
+	for i, cpu := range cpus {
+		if err := w.open(i, cpu); err != nil {
+			return nil, fmt.Errorf("watch BPF programs: %w", err)
+		}
+	}
+	return w, nil
+}
+
+// attr is the event that carries nothing but BPF_EVENT records. They do not
+// count as events, so that a watermark has to wake the reader.
+func attr() perf.Attr {
+	return perf.Attr{
+		Type: perf.TypeSoftware, Config: perf.SWDummy, SampleCount: 1,
+		SampleType: perf.SampleTID | perf.SampleTime,
+		Flags: perf.AttrDisabled | perf.AttrExcludeKernel | perf.AttrExcludeHV | perf.AttrSampleIDAll |
+			perf.AttrBPFEvent | perf.AttrWatermark | perf.AttrUseClockID,
+		Wakeup: 1, ClockID: int32(sys.ClockMonotonic),
+	}
+}
+
+func (w *Watcher) open(i, cpu int) error {
+	a := attr()
+	ev, err := perfevent.Open(&a, perfevent.Target{PID: perfevent.Any, CPU: cpu, Flags: perfevent.Exact}, nil)
+	if err != nil {
+		return err
+	}
+	w.events = append(w.events, ev)
+	ring, err := perfevent.NewRing(ev, perfevent.RingPages(ringSize))
+	if err != nil {
+		return err
+	}
+	w.rings = append(w.rings, ring)
+	return w.poll.Add(ev.FD(), i)
+}
+
+// Book is where the programs are.
+func (w *Watcher) Book() *Book { return w.book }
+
+// Start begins to watch: what is loaded from now on will be seen by Run. slept is
+// how far CLOCK_BOOTTIME is ahead of CLOCK_MONOTONIC, in ns.
+func (w *Watcher) Start(slept uint64) error {
+	w.slept = slept
+	for _, ev := range w.events {
+		if err := ev.Enable(); err != nil {
+			return fmt.Errorf("watch BPF programs: %w", err)
+		}
+	}
+	return nil
+}
+
+// ReadAll puts the programs into the Book that are loaded already. One after
+// Start misses none. It may be called again, and while Run runs. fs.ErrPermission
+// without CAP_SYS_ADMIN.
+func (w *Watcher) ReadAll() error {
+	err := new(Reader).List(w.book.unknown, func(id uint32, d *Details, err error) error {
+		if err != nil {
+			w.book.missed(id, reason(err))
+			return nil
+		}
+		w.book.details(d, perfdata.BPFRouteStatus, w.slept)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("list BPF programs: %w", err)
+	}
+	w.readLinks()
+	return nil
+}
+
+// Run watches until ctx ends; what was loaded by then is in the Book.
+func (w *Watcher) Run(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, func() { w.poll.Wake() })
+	defer stop()
+	for {
+		if err := w.drain(); err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			w.readLinks()
+			return nil
+		}
+		var err error
+		w.ready, err = w.poll.Wait(w.pause(), w.ready)
+		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+			return fmt.Errorf("watch BPF programs: %w", err)
+		}
+	}
+}
+
+// pause is how long to sleep if nothing comes.
+func (w *Watcher) pause() time.Duration {
+	if w.links.IsZero() {
+		return time.Hour
+	}
+	left := time.Until(w.links)
+	if left <= 0 {
+		w.links = time.Time{}
+		w.readLinks()
+		return time.Hour
+	}
+	return left
+}
+
+// Close ends watching. Closing twice does nothing.
+func (w *Watcher) Close() error {
+	var errs []error
+	for _, r := range w.rings {
+		errs = append(errs, r.Close())
+	}
+	for _, ev := range w.events {
+		errs = append(errs, ev.Close())
+	}
+	w.rings, w.events = nil, nil
+	if w.poll != nil {
+		errs = append(errs, w.poll.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// drain handles what is in the rings. Programs are opened before anything is
+// read: each may be gone in a moment.
+func (w *Watcher) drain() error {
+	for {
+		w.batch = w.batch[:0]
+		for _, r := range w.rings {
+			if err := w.take(r); err != nil {
+				return err
+			}
+		}
+		if len(w.batch) == 0 {
+			return nil
+		}
+		slices.SortStableFunc(w.batch, func(a, b event) int { return cmp.Compare(a.time, b.time) })
+		w.handle(w.batch)
+	}
+}
+
+// Places in a BPF_EVENT (struct perf_bpf_event, kernel/events/core.c), with what
+// SampleTID and SampleTime put behind it, and in a LOST record.
+const (
+	eventTypeAt, eventIDAt, eventTagAt  = 8, 12, 16
+	eventPIDAt, eventTIDAt, eventTimeAt = 24, 28, 32
+	eventMin                            = 40
+	lostAt, lostMin                     = 16, 24
+)
+
+func (w *Watcher) take(r *perfevent.Ring) error {
+	a, b := r.Peek()
+	var scratch []byte
+	for raw, err := range perfevent.Records(a, b, &scratch) {
+		if err != nil {
+			return fmt.Errorf("watch BPF programs: %w", err)
+		}
+		switch typ := perf.ParseHeader(raw, nativeOrder).Type; {
+		case typ == perf.RecordBPFEvent && len(raw) >= eventMin:
+			w.batch = append(w.batch, event{
+				kind: nativeOrder.Uint16(raw[eventTypeAt:]), id: nativeOrder.Uint32(raw[eventIDAt:]),
+				tag: [8]byte(raw[eventTagAt:]), time: nativeOrder.Uint64(raw[eventTimeAt:]),
+				pid: int32(nativeOrder.Uint32(raw[eventPIDAt:])), tid: int32(nativeOrder.Uint32(raw[eventTIDAt:])),
+			})
+		case typ == perf.RecordLost && len(raw) >= lostMin:
+			w.book.lost(nativeOrder.Uint64(raw[lostAt:]))
+		}
+	}
+	r.Consume(len(a) + len(b))
+	return nil
+}
+
+// handle handles records in the order of time.
+func (w *Watcher) handle(list []event) {
+	open := make(map[uint32]*sys.FD)
+	why := make(map[uint32]error)
+	for _, e := range list {
+		if e.kind == BPFLoad {
+			open[e.id], why[e.id] = sys.BPFOpen(sys.BPFProg, e.id)
+		}
+	}
+	for _, e := range list {
+		switch e.kind {
+		case BPFLoad:
+			w.load(&e, open[e.id], why[e.id])
+			open[e.id] = nil // closed
+			call(w.opts.Load, e.id)
+		case BPFUnload:
+			w.book.unloaded(e.id, e.tag, e.time)
+			call(w.opts.Unload, e.id)
+		}
+	}
+}
+
+func call(fn func(uint32), id uint32) {
+	if fn != nil {
+		fn(id)
+	}
+}
+
+// load handles the load of a program, and closes fd, which is nil with err.
+func (w *Watcher) load(e *event, fd *sys.FD, err error) {
+	defer fd.Close()
+	loader := &perfdata.BPFLoader{PID: e.pid, TID: e.tid}
+	w.tasks.read(loader)
+	if !w.book.loaded(e.id, e.tag, e.time, loader) {
+		return
+	}
+	var d *Details
+	if err == nil {
+		d, err = w.reader.ReadFD(fd)
+	}
+	if err != nil {
+		w.book.missed(e.id, reason(err))
+	} else {
+		w.book.details(d, perfdata.BPFRouteEvent, w.slept)
+	}
+	if w.links.IsZero() {
+		w.links = time.Now().Add(linkPause)
+	}
+}
+
+// reason is why there are no details, for people.
+func reason(err error) string {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "it was gone before it could be read"
+	case errors.Is(err, fs.ErrPermission):
+		return "not permitted to read it (CAP_SYS_ADMIN)"
+	}
+	return err.Error()
+}
+
+// readLinks puts down where the programs of the Book are attached.
+func (w *Watcher) readLinks() {
+	if at, err := Links(w.tasks.tree); err == nil {
+		w.book.attach(at)
+	}
+}
