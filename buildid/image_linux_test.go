@@ -3,7 +3,6 @@
 package buildid
 
 import (
-	"bufio"
 	"fmt"
 	"io"
 	"os"
@@ -30,22 +29,7 @@ func TestFromImageOfProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(prog)
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { stdin.Close(); cmd.Wait() })
-	if line, err := bufio.NewReader(stdout).ReadString('\n'); err != nil {
-		t.Fatal(line, err)
-	}
+	cmd := testutil.StartReady(t, exec.Command(prog))
 	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", cmd.Process.Pid))
 	if err != nil {
 		t.Fatal(err)

@@ -3,7 +3,6 @@
 package buildid
 
 import (
-	"bufio"
 	"bytes"
 	"fmt"
 	"io"
@@ -13,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gantry-tools/gantry/internal/testutil"
 )
 
 // The test program runs itself as a writer to the store that this variable
@@ -109,21 +110,9 @@ func TestStoreProcesses(t *testing.T) {
 // removed by the next writer, and not before it is dead.
 func TestKilledWriter(t *testing.T) {
 	s, dir := newStore(t)
-	cmd := writer(dir, "hang")
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stdin.Close()
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if line, err := bufio.NewReader(stdout).ReadString('\n'); line != "half written\n" {
-		t.Fatal(line, err)
+	cmd := testutil.StartReady(t, writer(dir, "hang"))
+	if cmd.First != "half written\n" {
+		t.Fatal(cmd.First)
 	}
 	temps := func() int {
 		names, err := filepath.Glob(filepath.Join(dir, tempPrefix+"*"))
@@ -139,7 +128,7 @@ func TestKilledWriter(t *testing.T) {
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	cmd.Wait() // says that it was killed
+	cmd.End() // says that it was killed
 	if n := s.removeTemps(time.Now()); n != 0 || temps() != 1 {
 		t.Errorf("a new file without a lock: %d removed, %d left", n, temps())
 	}

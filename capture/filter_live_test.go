@@ -5,7 +5,6 @@
 package capture
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"fmt"
@@ -234,8 +233,7 @@ func checkFiltered(t *testing.T, f *Filtered, method string) {
 
 // peer is a perf record that runs beside gantry.
 type peer struct {
-	cmd    *exec.Cmd
-	stdin  io.Closer
+	*testutil.Child
 	path   string
 	stderr bytes.Buffer
 }
@@ -245,21 +243,11 @@ type peer struct {
 func startPerf(t *testing.T, event string) *peer {
 	t.Helper()
 	p := &peer{path: filepath.Join(t.TempDir(), "peer.data")}
-	p.cmd = exec.Command("perf", "record", "-q", "-a", "-m", "4M", "-e", event, "-o", p.path, "--", "sh", "-c", "echo on; read end")
-	in, err := p.cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := p.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.stdin, p.cmd.Stderr = in, &p.stderr
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "on\n" {
-		t.Fatalf("perf record: %q, %v\n%s", line, err, &p.stderr)
+	cmd := exec.Command("perf", "record", "-q", "-a", "-m", "4M", "-e", event, "-o", p.path, "--", "sh", "-c", "echo on; read end")
+	cmd.Stderr = &p.stderr
+	p.Child = testutil.StartReady(t, cmd)
+	if p.First != "on\n" {
+		t.Fatalf("perf record: %q\n%s", p.First, &p.stderr)
 	}
 	return p
 }
@@ -267,8 +255,7 @@ func startPerf(t *testing.T, event string) *peer {
 // stop ends it and gives how many samples of workers it has.
 func (p *peer) stop(t *testing.T) (n int) {
 	t.Helper()
-	p.stdin.Close()
-	p.cmd.Wait() // the status of "read"
+	p.End() // with the status of "read"
 	out := perfRun(t, "script", "-i", p.path, "-F", "comm", "-G")
 	return strings.Count(out, "worker") + strings.Count(out, "prog")
 }
@@ -456,28 +443,11 @@ func TestProbesOfTasks(t *testing.T) {
 		compareWithPerf(t, rec)
 	})
 	t.Run("process", func(t *testing.T) {
-		cmd := exec.Command("sh", "-c", "echo ready; read go; "+script, "sh", prog)
-		in, err := cmd.StdinPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		defer cmd.Wait()
-		defer in.Close()
-		lines := bufio.NewReader(out)
-		if _, err := lines.ReadString('\n'); err != nil {
-			t.Fatal(err)
-		}
+		cmd := testutil.StartReady(t, exec.Command("sh", "-c", "echo ready; read go; "+script, "sh", prog))
 		rec := recordWhile(t, Options{Groups: groups(t, probe), Target: Target{PIDs: []int{cmd.Process.Pid}}}, func() {
 			other.calls(t, 5)
-			io.WriteString(in, "\n")
-			rest, err := io.ReadAll(lines)
+			io.WriteString(cmd.In, "\n")
+			rest, err := io.ReadAll(cmd.Out)
 			if err != nil || strings.Count(string(rest), "done") != 2 {
 				t.Errorf("%q, %v", rest, err)
 			}

@@ -189,28 +189,12 @@ func raceAgainst(t *testing.T, args []string) {
 // startWorkload runs a program until the test ends.
 func startWorkload(t *testing.T, args []string) {
 	t.Helper()
-	cmd := exec.Command(args[0], args[1:]...)
-	cmd.Stderr = os.Stderr
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	child := testutil.StartReady(t, exec.Command(args[0], args[1:]...))
 	t.Cleanup(func() {
-		stdin.Close()
-		if err := cmd.Wait(); err != nil {
+		if err := child.End(); err != nil {
 			t.Error(err)
 		}
 	})
-	if _, err := stdout.Read(make([]byte, 16)); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // resolved counts user samples, and those whose address lies in no mapping.

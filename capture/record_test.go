@@ -277,23 +277,7 @@ func TestPipe(t *testing.T) {
 
 func TestRunningProcess(t *testing.T) {
 	testutil.Require(t, testutil.Root, testutil.PerfEvents, testutil.Tool("perf"))
-	prog := exec.Command(testutil.SpinProgram(t, "spin_in_peace"))
-	stdin, err := prog.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := prog.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := prog.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer prog.Wait()
-	defer prog.Process.Kill()
-	if _, err := stdout.Read(make([]byte, 8)); err != nil {
-		t.Fatal(err)
-	}
+	prog := testutil.StartReady(t, exec.Command(testutil.SpinProgram(t, "spin_in_peace")))
 	for name, target := range map[string]Target{
 		"process": {PIDs: []int{prog.Process.Pid}},
 		"thread":  {TIDs: []int{prog.Process.Pid}},
@@ -318,7 +302,7 @@ func TestRunningProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	stdin.Close() // ends it
+	prog.In.Close() // ends it
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if _, err := r.Run(ctx, Output{File: f}); err != nil || ctx.Err() != nil {

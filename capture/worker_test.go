@@ -103,23 +103,10 @@ func contained(t testing.TB, prog, name string) *worker {
 // that is the command itself if forks.
 func started(t testing.TB, forks bool, args ...string) *worker {
 	t.Helper()
-	cmd := exec.Command(args[0], args[1:]...)
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { in.Close(); cmd.Wait() })
-	w := &worker{pid: cmd.Process.Pid, in: in, out: bufio.NewReader(out)}
-	if line, err := w.out.ReadString('\n'); err != nil || line != "ready\n" {
-		t.Fatalf("%v: %q, %v", args, line, err)
+	cmd := testutil.StartReady(t, exec.Command(args[0], args[1:]...))
+	w := &worker{pid: cmd.Process.Pid, in: cmd.In, out: cmd.Out}
+	if cmd.First != "ready\n" {
+		t.Fatalf("%v: %q", args, cmd.First)
 	}
 	if forks {
 		kids, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", w.pid))

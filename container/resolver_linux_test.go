@@ -151,7 +151,7 @@ func TestResolverReuse(t *testing.T) {
 func TestResolverNamespaces(t *testing.T) {
 	testutil.Require(t, testutil.Root, testutil.Tool("unshare"))
 	cmd := exec.Command("unshare", "-pmf", "sh", "-c", "echo ready; exec cat")
-	waitReady(t, cmd)
+	testutil.StartReady(t, cmd)
 	r := refresh(t, &ResolverOptions{Sources: []Source{}})
 	kids, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", cmd.Process.Pid, cmd.Process.Pid))
 	if err != nil {
@@ -194,29 +194,6 @@ func TestResolverNamespaces(t *testing.T) {
 		if found := r.Table().ByNamespaces(task.Namespaces) != nil; found != tt.finds {
 			t.Errorf("among %s: found is %v", tt.name, found)
 		}
-	}
-}
-
-// waitReady starts a command that prints "ready" and waits for that; the
-// command ends with the test.
-func waitReady(t *testing.T, cmd *exec.Cmd) {
-	t.Helper()
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { in.Close(); cmd.Wait() })
-	line := make([]byte, len("ready\n"))
-	if _, err := out.Read(line); err != nil || !bytes.HasPrefix(line, []byte("ready")) {
-		t.Fatalf("%q, %v", line, err)
 	}
 }
 

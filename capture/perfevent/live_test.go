@@ -5,7 +5,6 @@
 package perfevent
 
 import (
-	"bufio"
 	"errors"
 	"io/fs"
 	"os"
@@ -190,21 +189,7 @@ func TestInheritCountsChildren(t *testing.T) {
 func TestEnableOnExec(t *testing.T) {
 	testutil.CheckLeaks(t)
 	testutil.Require(t, testutil.Root, testutil.Tool("sh", "true"))
-	cmd := exec.Command("sh", "-c", "echo ready; read line; exec true")
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := bufio.NewReader(stdout).ReadString('\n'); err != nil {
-		t.Fatal(err)
-	}
+	cmd := testutil.StartReady(t, exec.Command("sh", "-c", "echo ready; read line; exec true"))
 	a := liveAttr(t, "raw_syscalls:sys_enter")
 	a.ReadFormat = perf.FormatTotalTimeEnabled
 	a.Flags |= perf.AttrDisabled | perf.AttrEnableOnExec
@@ -212,8 +197,7 @@ func TestEnableOnExec(t *testing.T) {
 	if c := mustCounts(t, ev); c.Enabled != 0 {
 		t.Errorf("enabled for %d ns before the exec", c.Enabled)
 	}
-	stdin.Close()
-	if err := cmd.Wait(); err != nil {
+	if err := cmd.End(); err != nil {
 		t.Fatal(err)
 	}
 	if c := mustCounts(t, ev); c.Enabled == 0 || c.Counts[0].Value == 0 {

@@ -427,12 +427,7 @@ func TestManyEqualProc(t *testing.T) {
 	if os.Getenv("GANTRY_TEST_LONG") != "" {
 		n = manyTasksLong
 	}
-	cmd := exec.Command(quietProgram(t), "fork", strconv.Itoa(n))
-	stdin := startReady(t, cmd)
-	t.Cleanup(func() { // it ends its children first
-		stdin.Close()
-		cmd.Wait()
-	})
+	cmd := testutil.StartReady(t, exec.Command(quietProgram(t), "fork", strconv.Itoa(n)))
 	parent := cmd.Process.Pid
 	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", parent, parent))
 	if err != nil {

@@ -33,22 +33,7 @@ func TestFromMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(prog)
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { stdin.Close(); cmd.Wait() })
-	if _, err := stdout.Read(make([]byte, 64)); err != nil { // it runs
-		t.Fatal(err)
-	}
+	cmd := testutil.StartReady(t, exec.Command(prog))
 	if err := os.Rename(other, prog); err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"runtime"
@@ -184,36 +183,9 @@ func startProgram(t *testing.T, prog string, args ...string) *exec.Cmd {
 
 func startCmd(t *testing.T, cmd *exec.Cmd) *exec.Cmd {
 	t.Helper()
-	stdin := startReady(t, cmd)
-	t.Cleanup(func() {
-		stdin.Close()
-		cmd.Process.Kill()
-		cmd.Wait()
-	})
+	testutil.StartReady(t, cmd)
+	t.Cleanup(func() { cmd.Process.Kill() }) // not all read their input
 	return cmd
-}
-
-// startReady starts a program and waits until it says something. The caller
-// ends it.
-func startReady(t *testing.T, cmd *exec.Cmd) io.Closer {
-	t.Helper()
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := stdout.Read(make([]byte, 16)); err != nil {
-		cmd.Process.Kill()
-		cmd.Wait()
-		t.Fatal(err)
-	}
-	return stdin
 }
 
 func TestTakeThreads(t *testing.T) {
