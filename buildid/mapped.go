@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 )
 
@@ -21,8 +22,9 @@ type Mapped struct {
 	Major   uint32 `json:"major"`
 	Minor   uint32 `json:"minor"`
 	Inode   uint64 `json:"inode"`
-	// Gen is the generation of the inode, MountNS the mount namespace of who
-	// mapped it; 0 is not known.
+	// Gen is the generation of the inode in its lower 32 bits, MountNS the mount
+	// namespace of who mapped it; 0 is not known. The upper bits of Gen say which
+	// of the mount namespaces with that number it is.
 	Gen     uint64 `json:"gen,omitempty"`
 	MountNS uint64 `json:"mount_ns,omitempty"`
 }
@@ -64,7 +66,7 @@ func (l MappedFiles) Find(file *Mapped) (id ID, ok bool) {
 	for i := range l {
 		m := &l[i]
 		if m.BuildID != file.BuildID || m.Path != file.Path || m.Inode != file.Inode || m.Major != file.Major || m.Minor != file.Minor ||
-			!same(m.Gen, file.Gen) || !same(m.MountNS, file.MountNS) {
+			m.Gen>>32 != file.Gen>>32 || !same(m.Gen&math.MaxUint32, file.Gen&math.MaxUint32) || !same(m.MountNS, file.MountNS) {
 			continue
 		}
 		if ok && m.ID != id {

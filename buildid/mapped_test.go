@@ -17,6 +17,8 @@ func TestMappedFind(t *testing.T) {
 		{ID: a, Path: "/lib", Inode: 6, Gen: 3},
 		{ID: b, Path: "/lib", Inode: 6, Gen: 4},
 		{Path: "/none", Inode: 9},
+		{ID: a, Path: "/life", Inode: 6, MountNS: 7},
+		{ID: b, Path: "/life", Inode: 6, Gen: 1 << 32, MountNS: 7},
 		{ID: a, Path: "/two", BuildID: ID{raw: "same"}, MountNS: 7},
 	}
 	for _, tc := range []struct {
@@ -32,6 +34,9 @@ func TestMappedFind(t *testing.T) {
 		{Mapped{Path: "/lib", Inode: 6, Gen: 3, MountNS: 7}, a},
 		{Mapped{Path: "/lib", Inode: 6}, ID{}}, // one took the place of the other
 		{Mapped{Path: "/none", Inode: 9}, ID{}},
+		{Mapped{Path: "/life", Inode: 6, Gen: 5, MountNS: 7}, a},
+		{Mapped{Path: "/life", Inode: 6, Gen: 1<<32 | 5, MountNS: 7}, b},
+		{Mapped{Path: "/life", Inode: 6, Gen: 2<<32 | 5, MountNS: 7}, ID{}}, // not kept
 		{Mapped{Path: "/two", BuildID: ID{raw: "same"}, MountNS: 7}, a},
 		{Mapped{Path: "/two", BuildID: ID{raw: "same"}, MountNS: 8}, ID{}},
 		{Mapped{Path: "/two", BuildID: ID{raw: "other"}, MountNS: 7}, ID{}},

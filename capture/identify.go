@@ -116,41 +116,41 @@ func (m *mapping) record(path string) *perf.Mmap2 {
 }
 
 // identify says what is known of the mapped file: nothing, if it is none or
-// nothing leads to it any more. mnt is the mount namespace of the process (0:
+// nothing leads to it any more. in is the mount namespace of the process (zero:
 // not known), mounts those of all processes. The result is valid until the
 // next call.
-func (x *identifier) identify(m *mapping, mnt uint64, mounts map[int32]uint64) *knownFile {
+func (x *identifier) identify(m *mapping, in space, mounts map[int32]space) *knownFile {
 	if !isFile(m.path) || m.inode == 0 {
 		x.unknown = knownFile{}
 		return &x.unknown
 	}
-	key := snapshot.FileKey{Major: m.maj, Minor: m.min, Inode: m.inode, Gen: m.inodeGen, Mnt: mnt, Path: x.intern(m.path)}
+	key := snapshot.FileKey{Major: m.maj, Minor: m.min, Inode: m.inode, Gen: in.gen(m.inodeGen), Mnt: in.mnt, Path: x.intern(m.path)}
 	if f := x.known[key]; f != nil {
 		if x.round-f.round < recheck {
 			return f
 		}
-		if !x.changed(f, m, mnt) {
+		if !x.changed(f, m, in.mnt) {
 			f.round = x.round
 			return f
 		}
 	}
-	return x.ask(key, m, mnt, mounts)
+	return x.ask(key, m, in, mounts)
 }
 
 // ask finds out about a file that is not known, or has changed.
-func (x *identifier) ask(key snapshot.FileKey, m *mapping, mnt uint64, mounts map[int32]uint64) *knownFile {
+func (x *identifier) ask(key snapshot.FileKey, m *mapping, in space, mounts map[int32]space) *knownFile {
 	rec := m.record(key.Path)
-	x.unknown = knownFile{key: keyOf(rec, mnt)}
+	x.unknown = knownFile{key: keyOf(rec, in)}
 	proc := x.fs.Proc(int(m.pid))
 	if x.reader.Served(proc, rec) {
 		return &x.unknown
 	}
 	x.asked++
 	// First the state: what changes after it will be seen.
-	state := x.state(rec, mnt)
+	state := x.state(rec, in.mnt)
 	id, ok := x.reader.Mapped(proc, rec)
 	if !ok {
-		id, ok = x.neighbour(rec, mnt, mounts)
+		id, ok = x.neighbour(rec, in, mounts)
 	}
 	if !ok {
 		delete(x.known, key)
@@ -160,7 +160,7 @@ func (x *identifier) ask(key snapshot.FileKey, m *mapping, mnt uint64, mounts ma
 		clear(x.known)
 	}
 	rec.BuildID = id
-	f := &knownFile{id: id, key: keyOf(rec, mnt), state: state, round: x.round}
+	f := &knownFile{id: id, key: keyOf(rec, in), state: state, round: x.round}
 	x.known[key] = f
 	return f
 }
@@ -185,13 +185,13 @@ func (x *identifier) state(m *perf.Mmap2, mnt uint64) snapshot.FileState {
 
 // neighbour looks the file up by its path, below the root of another process
 // of the mount namespace.
-func (x *identifier) neighbour(m *perf.Mmap2, mnt uint64, mounts map[int32]uint64) ([]byte, bool) {
-	if mnt == 0 || mnt == x.hostMnt {
+func (x *identifier) neighbour(m *perf.Mmap2, in space, mounts map[int32]space) ([]byte, bool) {
+	if in.mnt == 0 || in.mnt == x.hostMnt {
 		return x.reader.AtPath(x.fs.Self(), m)
 	}
 	tried := 0
 	for pid, ns := range mounts {
-		if ns != mnt || pid == m.PID {
+		if ns != in || pid == m.PID {
 			continue
 		}
 		if id, ok := x.reader.AtPath(x.fs.Proc(int(pid)), m); ok {
@@ -216,13 +216,13 @@ func (x *identifier) intern(b []byte) string {
 	return s
 }
 
-// keyOf is the key of a mapped file for the keeper. The generation is not in
-// it: the records of a snapshot do not have it.
-func keyOf(m *perf.Mmap2, mnt uint64) binaryKey {
+// keyOf is the key of a mapped file for the keeper. Of its generation only the
+// part is in it that tells mount namespaces apart: not every snapshot has the rest.
+func keyOf(m *perf.Mmap2, in space) binaryKey {
 	if len(m.BuildID) > 0 {
 		return binaryKey{id: string(m.BuildID), FileKey: snapshot.FileKey{Path: m.Filename}}
 	}
-	return binaryKey{FileKey: snapshot.FileKey{Major: m.Maj, Minor: m.Min, Inode: m.Ino, Mnt: mnt, Path: m.Filename}}
+	return binaryKey{FileKey: snapshot.FileKey{Major: m.Maj, Minor: m.Min, Inode: m.Ino, Gen: in.gen(0), Mnt: in.mnt, Path: m.Filename}}
 }
 
 // stamp gives the raw MMAP2 record the form with the build-id, or the plain

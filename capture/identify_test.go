@@ -150,7 +150,7 @@ func TestIdentifyKnownFile(t *testing.T) {
 	defer x.close()
 	check := func(what string, id []byte, asked int) {
 		t.Helper()
-		if f := x.identify(m, x.hostMnt, nil); !bytes.Equal(f.id, id) || x.asked != asked {
+		if f := x.identify(m, space{mnt: x.hostMnt}, nil); !bytes.Equal(f.id, id) || x.asked != asked {
 			t.Errorf("%s: id %x after asking %d times, want %x after %d", what, f.id, x.asked, id, asked)
 		}
 	}

@@ -35,14 +35,16 @@ type sidebandWalker struct {
 	// mounts is the mount namespace of each process that lives or ended
 	// lately: rings are read one after the other, so that a mapping may be
 	// seen after the end of its process.
-	mounts       map[int32]uint64
+	mounts       map[int32]space
 	ended, older []int32
 	// exits are the threads that have ended since the keeper was told.
 	exits []exit
-	// spaces are the mount namespaces that have been seen; found counts
-	// those that were new.
-	spaces map[uint64]struct{}
-	found  int
+	// lives are the mount namespaces that have been seen; found counts those
+	// that were new. first is what the first life of a namespace is called, newest
+	// the greatest such number.
+	lives         map[uint64]*life
+	first, newest uint32
+	found         int
 	// offered are the files of a snapshot that the keeper knows.
 	offered map[snapshot.FileKey]*binary
 	// forgotten counts the processes that there was no room for in mounts.
@@ -55,13 +57,10 @@ type exit struct{ pid, tid int32 }
 // maxProcesses bounds the processes whose mount namespace is remembered.
 const maxProcesses = 1 << 20
 
-// maxSpaces bounds the mount namespaces that are remembered.
-const maxSpaces = 1 << 16
-
 func newSidebandWalker(ev *perf.Event, fsys procfs.FS, n *names, k *keeper) sidebandWalker {
 	w := sidebandWalker{
 		event: ev, names: n, keep: k, ids: newIdentifier(fsys),
-		mounts: make(map[int32]uint64), spaces: make(map[uint64]struct{}),
+		mounts: make(map[int32]space), lives: make(map[uint64]*life),
 	}
 	if n != nil {
 		w.strangers = n.strangers
@@ -73,10 +72,11 @@ func newSidebandWalker(ev *perf.Event, fsys procfs.FS, n *names, k *keeper) side
 }
 
 // Places in records of the kernel (enum perf_event_type of
-// linux/perf_event.h): PERF_RECORD_EXIT, _NAMESPACES, _KSYMBOL,
+// linux/perf_event.h): PERF_RECORD_EXIT, _FORK, _NAMESPACES, _KSYMBOL,
 // _BPF_EVENT.
 const (
 	exitPIDAt, exitTIDAt, exitMin = 8, 16, 24
+	forkPIDAt, forkPPIDAt         = 8, 12
 	nsPIDAt, nsTIDAt, nsCountAt   = 8, 12, 16
 	nsLinksAt, nsLinkSize         = 24, 16
 	ksymbolNameAt, bpfEventEnd    = 24, 24
@@ -86,18 +86,27 @@ const (
 )
 
 // namespacesOf learns from the NAMESPACES records in b. There is one for each
-// new task.
+// new task, right behind the FORK record.
 func (w *sidebandWalker) namespacesOf(_ *ring, b []byte) error {
+	var child, parent int32
 	for raw, err := range perfevent.Records(b, nil, nil) {
 		if err != nil {
 			return fmt.Errorf("read ring: %w", err)
 		}
-		if len(raw) < nsMin || perf.ParseHeader(raw, nativeOrder).Type != perf.RecordNamespaces {
-			continue
-		}
-		pid, tid := raw32(raw, nsPIDAt), raw32(raw, nsTIDAt)
-		if n := nativeOrder.Uint64(raw[nsCountAt:]); n > max(perf.NSMnt, perf.NSPID) && pid == tid {
-			w.namespaces(pid, nativeOrder.Uint64(raw[nsMntAt:]), nativeOrder.Uint64(raw[nsPIDSpaceAt:]))
+		switch typ := perf.ParseHeader(raw, nativeOrder).Type; {
+		case typ == perf.RecordFork && len(raw) >= exitMin:
+			child, parent = raw32(raw, forkPIDAt), raw32(raw, forkPPIDAt)
+		case typ == perf.RecordNamespaces && len(raw) >= nsMin:
+			pid, tid := raw32(raw, nsPIDAt), raw32(raw, nsTIDAt)
+			if n := nativeOrder.Uint64(raw[nsCountAt:]); n <= max(perf.NSMnt, perf.NSPID) || pid != tid {
+				continue
+			}
+			e := entry{pid: pid, mnt: nativeOrder.Uint64(raw[nsMntAt:]), pidNS: nativeOrder.Uint64(raw[nsPIDSpaceAt:]), live: true}
+			if pid == child && pid != parent {
+				e.parent = parent
+			}
+			child = 0
+			w.namespaces(e)
 		}
 	}
 	return nil
@@ -209,14 +218,16 @@ func (w *sidebandWalker) mapping(raw []byte, m *mapping) {
 		stamp(raw, nil) // not a program
 		return
 	}
-	mnt := w.mounts[m.pid]
+	in := w.mounts[m.pid]
 	if generated(m.path) {
-		w.offer(&binaryKey{FileKey: snapshot.FileKey{Path: codeMemory}}, seen{int(m.pid), mnt, m.addr, m.addr + m.len})
+		w.offer(&binaryKey{FileKey: snapshot.FileKey{Path: codeMemory}}, seen{int(m.pid), in.mnt, m.addr, m.addr + m.len})
 	}
-	f := w.ids.identify(m, mnt, w.mounts)
-	stamp(raw, f.id)
+	f := w.ids.identify(m, in, w.mounts)
+	if stamp(raw, f.id); len(f.id) == 0 && in.life != 0 {
+		nativeOrder.PutUint64(raw[mmap2GenAt:], in.gen(m.inodeGen))
+	}
 	if f.key.Path != "" && (f.kept == nil || !f.kept.settled.Load()) {
-		f.kept = w.offer(&f.key, seen{int(m.pid), mnt, m.addr, m.addr + m.len})
+		f.kept = w.offer(&f.key, seen{int(m.pid), in.mnt, m.addr, m.addr + m.len})
 	}
 }
 
@@ -232,38 +243,20 @@ func (w *sidebandWalker) offer(key *binaryKey, at seen) *binary {
 	return w.keep.offer(key, at)
 }
 
-// namespaces learns in which mount and pid namespace a process is.
-func (w *sidebandWalker) namespaces(pid int32, mnt, pidNS uint64) {
-	w.strangers.saw(pid, pidNS, mnt)
-	if _, known := w.mounts[pid]; !known && len(w.mounts) >= maxProcesses {
-		w.forgotten++
-		return
-	}
-	w.mounts[pid] = mnt
-	if _, known := w.spaces[mnt]; known {
-		return
-	}
-	if len(w.spaces) >= maxSpaces {
-		clear(w.spaces)
-	}
-	w.spaces[mnt] = struct{}{}
-	w.found++
-}
-
 // status learns from a record of a snapshot.
 func (w *sidebandWalker) status(rec perf.Record) {
 	switch rec := rec.(type) {
 	case *perf.Mmap2:
 		if generated(rec.Filename) && rec.Misc&perf.MiscMmapData == 0 {
 			w.offer(&binaryKey{FileKey: snapshot.FileKey{Path: codeMemory}},
-				seen{int(rec.PID), w.mounts[rec.PID], rec.Addr, rec.Addr + rec.Len})
+				seen{int(rec.PID), w.mounts[rec.PID].mnt, rec.Addr, rec.Addr + rec.Len})
 		}
 		if isFile(rec.Filename) && (len(rec.BuildID) > 0 || rec.Ino != 0) {
 			w.statusMapping(rec)
 		}
 	case *perf.Namespaces:
 		if len(rec.Links) > max(perf.NSMnt, perf.NSPID) && rec.PID == rec.TID {
-			w.namespaces(rec.PID, rec.Links[perf.NSMnt].Ino, rec.Links[perf.NSPID].Ino)
+			w.namespaces(entry{pid: rec.PID, mnt: rec.Links[perf.NSMnt].Ino, pidNS: rec.Links[perf.NSPID].Ino})
 		}
 	}
 }
@@ -271,13 +264,14 @@ func (w *sidebandWalker) status(rec perf.Record) {
 // statusMapping offers a file that a snapshot tells of, until the keeper has
 // decided about it.
 func (w *sidebandWalker) statusMapping(rec *perf.Mmap2) {
-	mnt := w.mounts[rec.PID]
-	file := snapshot.FileKey{Major: rec.Maj, Minor: rec.Min, Inode: rec.Ino, Gen: rec.InoGen, Mnt: mnt, Path: rec.Filename}
+	in := w.mounts[rec.PID]
+	rec.InoGen = in.gen(rec.InoGen)
+	file := snapshot.FileKey{Major: rec.Maj, Minor: rec.Min, Inode: rec.Ino, Gen: rec.InoGen, Mnt: in.mnt, Path: rec.Filename}
 	if b := w.offered[file]; b != nil && b.settled.Load() {
 		return
 	}
-	key := keyOf(rec, mnt)
-	b := w.offer(&key, seen{int(rec.PID), mnt, rec.Addr, rec.Addr + rec.Len})
+	key := keyOf(rec, in)
+	b := w.offer(&key, seen{int(rec.PID), in.mnt, rec.Addr, rec.Addr + rec.Len})
 	if b == nil {
 		return
 	}

@@ -75,7 +75,7 @@ func TestSidebandInPlace(t *testing.T) {
 	links[perf.NSMnt].Ino++
 	see(&perf.Namespaces{PID: 100, TID: 101, Links: links}) // a thread has its own copy
 	see(&perf.Namespaces{PID: 200, TID: 200, Links: links[:perf.NSMnt]})
-	if w.found != 1 || len(w.mounts) != 1 || w.mounts[100] != 4026531841 {
+	if w.found != 1 || len(w.mounts) != 1 || w.mounts[100] != (space{mnt: 4026531841}) {
 		t.Errorf("mount namespaces are %v", w.mounts)
 	}
 	see(&perf.Lost{N: 42})

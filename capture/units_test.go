@@ -294,7 +294,7 @@ func TestKeeperReasons(t *testing.T) {
 		t.Errorf("%+v, %d files", sum, len(list))
 	}
 	// A process that still lives gets another chance.
-	if b := k.known[keyOf(&perf.Mmap2{Filename: "/gone", BuildID: id}, 0)]; b == nil || b.err != errGone {
+	if b := k.known[keyOf(&perf.Mmap2{Filename: "/gone", BuildID: id}, space{})]; b == nil || b.err != errGone {
 		t.Fatalf("%+v", b)
 	}
 	offer(self, "/gone", id)
@@ -370,11 +370,11 @@ func TestBounds(t *testing.T) {
 	w := newSidebandWalker(nil, procfs.FS{}, nil, nil)
 	defer w.ids.close()
 	for pid := range int32(maxProcesses + 2) {
-		w.namespaces(pid, 1, 2)
+		w.namespaces(entry{pid: pid, mnt: 1, pidNS: 2})
 	}
-	w.namespaces(5, 3, 4)
-	if len(w.mounts) != maxProcesses || w.forgotten != 2 || w.mounts[5] != 3 {
-		t.Errorf("%d processes, %d forgotten, %d", len(w.mounts), w.forgotten, w.mounts[5])
+	w.namespaces(entry{pid: 5, mnt: 3, pidNS: 4})
+	if len(w.mounts) != maxProcesses || w.forgotten != 2 || w.mounts[5] != (space{mnt: 3}) {
+		t.Errorf("%d processes, %d forgotten, %d", len(w.mounts), w.forgotten, w.mounts[5].mnt)
 	}
 
 	accounts := make(map[uint64]uint64)

@@ -150,7 +150,7 @@ func TestGeneratedCodeGone(t *testing.T) {
 		list = append(list, c)
 		record = append(record, "--container", c.ID)
 	}
-	stop := recordMachine(t, record...)
+	stop := recordMachine(t, new(bytes.Buffer), record...)
 	for _, c := range list {
 		c.Start(t)
 	}
@@ -176,25 +176,21 @@ func TestGeneratedCodeGone(t *testing.T) {
 }
 
 // recordMachine runs gantry record in the background, from when it returns until
-// stop is called.
-func recordMachine(t *testing.T, args ...string) (stop func()) {
+// stop is called. What it says goes to stderr.
+func recordMachine(t *testing.T, stderr *bytes.Buffer, args ...string) (stop func()) {
 	t.Helper()
 	args = append(args, "--", "sh", "-c", "echo begun; read x; exit 0")
 	in, end := io.Pipe()
 	begun, out := io.Pipe()
-	var stderr bytes.Buffer
 	code := make(chan int, 1)
 	go func() {
-		code <- Main(in, out, &stderr, args)
+		code <- Main(in, out, stderr, args)
 		out.Close()
 	}()
 	stop = sync.OnceFunc(func() {
 		end.Close()
 		if got := <-code; got != 0 {
-			t.Errorf("gantry %s: status %d", strings.Join(args, " "), got)
-		}
-		if words := stderr.String(); words != "" {
-			t.Logf("gantry %s: %s", args[0], words)
+			t.Errorf("gantry %s: status %d\n%s", strings.Join(args, " "), got, stderr)
 		}
 	})
 	t.Cleanup(stop)

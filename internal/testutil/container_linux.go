@@ -136,6 +136,23 @@ func CreateContainer(t testing.TB, spec ContainerSpec) *Container {
 	return c
 }
 
+// RunContainer makes a container and runs it to its end, at the cost of one call
+// of the runtime. Its bundle stays until the test ends.
+func RunContainer(t testing.TB, spec ContainerSpec) {
+	t.Helper()
+	spec.setDefaults()
+	c := &Container{ID: spec.ID, runtime: newRuntime(t, &spec), spec: spec}
+	c.makeBundle(t)
+	unique := "/" + uniqueName()
+	c.CgroupPath = unique + spec.CgroupPath
+	t.Cleanup(func() { removeCgroups(t, unique) })
+	c.writeConfig(t)
+	if err := c.runtime.run(c.runtime.command("run", "--bundle", c.Bundle, c.ID)); err != nil {
+		c.delete(t)
+		t.Fatal(err)
+	}
+}
+
 func (s *ContainerSpec) setDefaults() {
 	if s.Runtime == "" {
 		s.Runtime = "runc"
