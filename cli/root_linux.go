@@ -7,6 +7,7 @@ import "github.com/spf13/cobra"
 // liveCommands need the Linux kernel.
 func liveCommands(e *env) []*cobra.Command {
 	return []*cobra.Command{
+		newBPFCmd(e),
 		newContainersCmd(e),
 		newDoctorCmd(e),
 		newRecordCmd(e),

@@ -103,7 +103,7 @@ func (b *Book) details(d *Details, route perfdata.BPFRoute, slept uint64) {
 	if p.Loaded == 0 && d.LoadTime > slept {
 		p.Loaded, p.Before = d.LoadTime-slept, route == perfdata.BPFRouteStatus
 	}
-	size := len(d.JITed) + len(d.Xlated) + 16*len(d.Lines) + 8*len(d.JITedLines) + 512
+	size := d.size()
 	known, shared := b.btf[d.BTFID]
 	if !shared {
 		size += len(d.BTF)
@@ -237,4 +237,32 @@ func (b *Book) Sections() (info, btf []byte) {
 		btf = perfdata.AppendBPFBTF(nil, nativeOrder, types)
 	}
 	return info, btf
+}
+
+// Forget drops a program, for a Book that is kept for long.
+func (b *Book) Forget(id uint32) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := b.byID[id]
+	if p == nil {
+		return
+	}
+	delete(b.byID, id)
+	b.order = slices.DeleteFunc(b.order, func(o uint32) bool { return o == id })
+	if p.Details == nil {
+		return
+	}
+	b.bytes -= p.Details.size()
+	for _, other := range b.byID {
+		if other.Details != nil && other.Details.BTFID == p.Details.BTFID {
+			return
+		}
+	}
+	b.bytes -= len(b.btf[p.Details.BTFID])
+	delete(b.btf, p.Details.BTFID)
+}
+
+// size is how many bytes details take without the BTF.
+func (d *Details) size() int {
+	return len(d.JITed) + len(d.Xlated) + 16*len(d.Lines) + 8*len(d.JITedLines) + 512
 }

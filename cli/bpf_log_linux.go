@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gantry-tools/gantry/capture/bpfprog"
+	"github.com/gantry-tools/gantry/container"
+	"github.com/gantry-tools/gantry/internal/hint"
+	"github.com/gantry-tools/gantry/internal/linux/sys"
+	"github.com/gantry-tools/gantry/perf/perfdata"
+)
+
+// bpfLogFlags are the flags of gantry bpf log.
+type bpfLogFlags struct {
+	input, output string
+	follow        bool
+}
+
+func newBPFLogCmd(e *env) *cobra.Command {
+	f := new(bpfLogFlags)
+	cmd := &cobra.Command{
+		Use:   "log [flags]",
+		Short: "tell when BPF programs were loaded and unloaded",
+		Long: `Tell when BPF programs were loaded and unloaded, and by whom: in a recording, or
+with --follow on the running system, until Ctrl-C.
+
+A line has the time, load or unload, the program's id, type and name, who loaded
+it and its container; and why its details are missing, if they are.`,
+		Example: `  gantry bpf log                    of perf.data
+  gantry bpf log -i web.data -o json
+  gantry bpf log --follow`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := noArgs(cmd, args); err != nil {
+				return err
+			}
+			if f.output != "text" && f.output != "json" {
+				return usageError(cmd, fmt.Errorf("unknown output %q: use text or json", f.output))
+			}
+			if f.follow && cmd.Flags().Changed("input") {
+				return usageError(cmd, errors.New("--follow is of the running system, -i of a recording"))
+			}
+			if f.follow {
+				return f.live(e, cmd)
+			}
+			return f.read(e)
+		},
+	}
+	fl := cmd.Flags()
+	fl.StringVarP(&f.input, "input", "i", "perf.data", "read from `FILE`, or - for standard input")
+	fl.BoolVar(&f.follow, "follow", false, "of the running system, as it happens")
+	fl.StringVarP(&f.output, "output", "o", "text", "`FORMAT`: text, or json, an object a line")
+	complete(cmd, "output", false, []string{"text", "json"})
+	return cmd
+}
+
+// bpfLogEntry is a line of the log.
+type bpfLogEntry struct {
+	Time   time.Time `json:"time"`
+	Action string    `json:"action"` // load, unload
+	bpfProgram
+}
+
+func (f *bpfLogFlags) write(w io.Writer, x *bpfLogEntry) error {
+	if f.output == "json" {
+		return json.NewEncoder(w).Encode(x)
+	}
+	var tail string
+	if x.Loader != nil {
+		tail = "  by " + x.Loader.String()
+		if x.Loader.Container != "" {
+			tail += " in " + x.Loader.Container
+		}
+	}
+	if x.Missed != "" {
+		tail += "  no details: " + container.Printable(x.Missed)
+	}
+	_, err := fmt.Fprintf(w, "%s  %-6s  %6d  %-16s %s%s\n", x.Time.Local().Format("2006-01-02 15:04:05.000000"), x.Action, x.ID,
+		cmp.Or(x.Type, "?"), cmp.Or(container.Printable(x.Name), x.Tag), tail)
+	return err
+}
+
+// entry makes a line of what is known of a program.
+func (n *bpfNames) entry(l *perfdata.BPFLife, d *bpfprog.Details, wall func(uint64) time.Time) bpfProgram {
+	p := bpfProgram{ID: l.ID, Name: l.Name, Tag: l.Tag, UID: l.UID, Before: l.Before, Attached: l.Attached, Route: l.Route, Missed: l.Missed}
+	if d != nil {
+		p.fill(d)
+	}
+	p.Loader = n.of(l.Loader)
+	if l.Loaded != 0 {
+		p.Loaded = wall(l.Loaded)
+	}
+	if l.Unloaded != 0 {
+		p.Unloaded = wall(l.Unloaded)
+	}
+	return p
+}
+
+// live follows the running system.
+func (f *bpfLogFlags) live(e *env, cmd *cobra.Command) error {
+	r, err := container.NewResolver(nil)
+	if err != nil {
+		return hint.Wrap(fmt.Errorf("find containers: %w", err), "is /proc mounted? 'gantry doctor' tells more")
+	}
+	warnContainers(e.stderr, r.Refresh(cmd.Context()))
+	names := newBPFNames(r.Table())
+	mono, err := sys.ClockMonotonic.Now()
+	if err != nil {
+		return err
+	}
+	began := time.Now().Add(-mono)
+	boot, err := sys.ClockBoottime.Now()
+	if err != nil {
+		return err
+	}
+	wall := func(ns uint64) time.Time { return began.Add(time.Duration(ns)) }
+	book := bpfprog.NewBook()
+	var failed error
+	tell := func(action string) func(uint32) {
+		return func(id uint32) {
+			p, ok := book.Program(id)
+			if !ok || failed != nil {
+				return
+			}
+			x := bpfLogEntry{Action: action, bpfProgram: names.entry(&p.BPFLife, p.Details, wall)}
+			x.Time = x.Loaded
+			if action == "unload" {
+				x.Time = x.Unloaded
+				book.Forget(id)
+			}
+			if l := p.Loader; l != nil && l.Cgroup != 0 && x.Loader.Container == "" {
+				r.Refresh(cmd.Context()) // a new one
+				x.Loader = names.of(l)
+			}
+			failed = f.write(e.stdout, &x)
+		}
+	}
+	w, err := bpfprog.OpenWatcher(bpfprog.WatchOptions{Book: book, Load: tell("load"), Unload: tell("unload")})
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	if err := w.Start(uint64(max(boot-mono, 0))); err != nil {
+		return err
+	}
+	if err := w.ReadAll(); err != nil {
+		fmt.Fprintf(e.stderr, "gantry: %v\n", bpfHint(err))
+	}
+	fmt.Fprintln(e.stderr, "gantry: following BPF programs; Ctrl-C ends it")
+	err = w.Run(cmd.Context())
+	if t := book.Tally(); t.Lost > 0 {
+		fmt.Fprintf(e.stderr, "gantry: %s records were lost\n", thousands(t.Lost))
+	}
+	return errors.Join(err, failed)
+}
+
+// read tells of a recording.
+func (f *bpfLogFlags) read(e *env) error {
+	rec, err := readBPFRecording(e, f.input)
+	if err != nil {
+		return err
+	}
+	var list []bpfLogEntry
+	for _, p := range rec.programs {
+		if !p.Loaded.IsZero() && !p.Before {
+			list = append(list, bpfLogEntry{p.Loaded, "load", p.bpfProgram})
+		}
+		if !p.Unloaded.IsZero() {
+			list = append(list, bpfLogEntry{p.Unloaded, "unload", p.bpfProgram})
+		}
+	}
+	slices.SortStableFunc(list, func(a, b bpfLogEntry) int { return a.Time.Compare(b.Time) })
+	for i := range list {
+		if err := f.write(e.stdout, &list[i]); err != nil {
+			return err
+		}
+	}
+	if len(list) == 0 {
+		fmt.Fprintln(e.stderr, "gantry: no BPF program was loaded or unloaded")
+	}
+	return nil
+}
+
+// recordedBPF is a program of a recording.
+type recordedBPF struct {
+	bpfProgram
+	details *bpfprog.Details // nil if there are none
+}
+
+// bpfRecording is what a recording says of programs.
+type bpfRecording struct {
+	programs []recordedBPF
+}
+
+// readBPFRecording reads a recording, of gantry or of perf.
+func readBPFRecording(e *env, path string) (*bpfRecording, error) {
+	r, err := openRecording(path, e.stdin)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	// A stream, or a file that was not finished, has it among the records.
+	ft := r.Features()
+	for whole := len(ft.Gantry) > 0 && len(ft.SampleTime) > 0; !whole; {
+		if _, err := r.Next(); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return nil, err
+		}
+	}
+	lives, err := perfdata.DecodeGantryBPF(ft.Gantry)
+	if err != nil {
+		return nil, err
+	}
+	details, err := bpfDetails(ft, r)
+	if err != nil {
+		fmt.Fprintf(e.stderr, "gantry: some BPF programs cannot be read: %v\n", err)
+	}
+	table := new(container.Table)
+	if len(ft.Gantry) > 0 {
+		if err := json.Unmarshal(ft.Gantry, table); err != nil {
+			return nil, fmt.Errorf("read containers: %w", err)
+		}
+	}
+	wall := func(ns uint64) time.Time { return time.Unix(0, int64(ns)) }
+	if c := ft.ClockData; c != nil {
+		wall = func(ns uint64) time.Time { return time.Unix(0, int64(c.WallNS+ns-c.ClockNS)) }
+	}
+	names := newBPFNames(table)
+	rec := new(bpfRecording)
+	for i := range lives {
+		d := details[lives[i].ID]
+		delete(details, lives[i].ID)
+		rec.programs = append(rec.programs, recordedBPF{names.entry(&lives[i], d, wall), d})
+	}
+	for _, d := range details { // perf tells no lives
+		p := recordedBPF{details: d}
+		p.fill(d)
+		p.Before = true
+		rec.programs = append(rec.programs, p)
+	}
+	slices.SortStableFunc(rec.programs, func(a, b recordedBPF) int { return cmp.Compare(a.ID, b.ID) })
+	return rec, nil
+}
+
+// bpfDetails reads the details of all programs. With an error it has what could
+// be read.
+func bpfDetails(f *perfdata.Features, r *perfdata.Reader) (map[uint32]*bpfprog.Details, error) {
+	programs, err := perfdata.DecodeBPFPrograms(f.BPFProgInfo, r.Order())
+	types, btfErr := perfdata.DecodeBPFBTF(f.BPFBTF, r.Order())
+	btf := make(map[uint32][]byte)
+	for _, t := range types {
+		btf[t.ID] = t.Data
+	}
+	list := make(map[uint32]*bpfprog.Details)
+	for _, p := range programs {
+		list[p.ID] = &bpfprog.Details{BPFProgram: p, BTF: btf[p.BTFID]}
+	}
+	return list, errors.Join(err, btfErr)
+}
+
+// find is the program with an id, or an error that lists what there is.
+func (r *bpfRecording) find(id uint32) (*recordedBPF, error) {
+	for i := range r.programs {
+		if r.programs[i].ID == id {
+			return &r.programs[i], nil
+		}
+	}
+	var ids []string
+	for _, p := range r.programs {
+		ids = append(ids, strconv.Itoa(int(p.ID)))
+	}
+	return nil, hint.Wrap(fmt.Errorf("BPF program %d: %w", id, os.ErrNotExist), "the recording has "+cmp.Or(someOf(ids), "none"))
+}
