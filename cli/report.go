@@ -239,7 +239,7 @@ func relaxGC(stacks bool) {
 	if os.Getenv("GOGC") != "" {
 		return
 	}
-	percent := 400
+	percent := 800
 	if stacks {
 		percent = 200
 	}
