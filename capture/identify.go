@@ -105,9 +105,11 @@ func parseMapping(raw []byte) (m mapping, ok bool) {
 	}, true
 }
 
-// isFile: the path of a mapping is that of a file.
+// isFile: the path of a mapping is that of a file. "/" is what is left of the path
+// of one whose mount is not attached to anything: runc runs from such a copy of
+// itself.
 func isFile[T string | []byte](path T) bool {
-	return len(path) > 1 && path[0] == '/' && path[1] != '/'
+	return len(path) > 0 && path[0] == '/' && (len(path) == 1 || path[1] != '/')
 }
 
 // record is the mapping as IDReader wants it.

@@ -44,15 +44,27 @@ type goneProgram struct{ id, debug string }
 type gone struct {
 	data, store, empty string
 	hot                map[string]string // function by container
+	// theirs is perf's own recording of the same time, with its own store.
+	theirs, theirStore string
+}
+
+// logPerf prints what perf makes of its own recording.
+func (g *gone) logPerf(t *testing.T) {
+	t.Helper()
+	out, stderr, err := testutil.RunPerf(t, func() *exec.Cmd {
+		return exec.Command("perf", "--buildid-dir", g.theirStore, "report", "-i", g.theirs, "--stdio", "--sort", "dso,sym", "--comm", "server")
+	})
+	t.Logf("perf's own recording of the same: %v %s\n%s", err, stderr, firstRows(string(out), 2*len(g.hot)))
 }
 
 // recordGone records containers with different programs at one path, and
 // removes both.
 func recordGone(t *testing.T, programs ...goneProgram) *gone {
 	t.Helper()
-	testutil.Require(t, testutil.Root, testutil.PerfEvents, testutil.CgroupV2, testutil.Tool("runc", "gcc", "objcopy", "strip"))
+	testutil.Require(t, testutil.Root, testutil.PerfEvents, testutil.CgroupV2, testutil.Tool("runc", "gcc", "objcopy", "strip", "perf"))
 	dir := t.TempDir()
-	g := &gone{filepath.Join(dir, "gone.data"), filepath.Join(dir, "store"), dir, make(map[string]string)}
+	g := &gone{filepath.Join(dir, "gone.data"), filepath.Join(dir, "store"), dir, make(map[string]string),
+		filepath.Join(dir, "theirs.data"), filepath.Join(dir, "theirs")}
 	var list []*testutil.Container
 	record := []string{"record", "-e", "cpu-clock:u", "-F", "1000", "--duration", "2s", "--buildid-dir", g.store, "-o", g.data, "-a"}
 	for i, p := range programs {
@@ -68,7 +80,9 @@ func recordGone(t *testing.T, programs ...goneProgram) *gone {
 		g.hot[c.ID], list = name, append(list, c)
 		record = append(record, "--container", c.ID)
 	}
+	stop := perfMachine(t, g.theirs, g.theirStore)
 	gantry(t, record...)
+	stop()
 	for _, c := range list {
 		c.Delete(t)
 		if err := os.Remove(filepath.Join(c.Rootfs, "app/server")); err != nil {
@@ -107,6 +121,8 @@ func TestContainersGone(t *testing.T) {
 	if len(rows) != len(g.hot) {
 		t.Errorf("of %d containers %v are named:\n%s", len(g.hot), rows, out)
 	}
+	t.Logf("gantry: %d of %d containers have their own function", len(rows), len(g.hot))
+	g.logPerf(t)
 	packed := filepath.Join(g.empty, "gone.gantry")
 	gantry(t, "archive", "-i", g.data, "-o", packed, "--buildid-dir", g.store)
 	if err := os.RemoveAll(g.store); err != nil {
@@ -119,7 +135,6 @@ func TestContainersGone(t *testing.T) {
 
 // TestPerfReadsGone lets perf report name the containers out of the store.
 func TestPerfReadsGone(t *testing.T) {
-	testutil.Require(t, testutil.Tool("perf"))
 	g := recordGone(t, goneProgram{"sha1", ""}, goneProgram{"sha1", ""})
 	out, stderr, err := testutil.RunPerf(t, func() *exec.Cmd {
 		return exec.Command("perf", "--buildid-dir", g.store, "report", "-i", g.data, "--stdio", "--sort", "sym")
@@ -132,4 +147,6 @@ func TestPerfReadsGone(t *testing.T) {
 			t.Errorf("perf does not find %s in the store:\n%s", name, out)
 		}
 	}
+	t.Logf("gantry's recording, perf report with gantry's store:\n%s", firstRows(string(out), 2*len(g.hot)))
+	g.logPerf(t)
 }

@@ -168,7 +168,7 @@ func TestShortContainers(t *testing.T) {
 	if m := regexp.MustCompile(`(\d+) binar\w+ not kept`).FindStringSubmatch(said.String()); m != nil {
 		listed, _ = strconv.Atoi(m[1])
 	}
-	t.Logf("gantry: %v; listed as not kept: %d", got, listed)
+	t.Logf("gantry: %v; listed as not kept: %d\n%s", got, listed, said.String())
 	script, stderr, err := testutil.RunPerf(t, func() *exec.Cmd {
 		return exec.Command("perf", "--buildid-dir", filepath.Join(dir, "perf-store"), "script", "-F", "comm,ip,sym", "-i", theirs)
 	})
