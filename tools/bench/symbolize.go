@@ -7,7 +7,6 @@ import (
 	"context"
 	"debug/elf"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -15,7 +14,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -240,30 +238,4 @@ func (b *bench) inlineRow(ctx context.Context, w io.Writer) error {
 	fmt.Fprintf(w, "\n| %s | perf CPU s | gantry CPU s | ratio | target | |\n|---|---|---|---|---|---|\n", inlineName)
 	fmt.Fprintf(w, "| %d samples | %.2f%s | %.2f | %s |\n", in.samples, perf.cpu, note, c.cpu, verdict(perf.cpu, c.cpu, 1./20))
 	return nil
-}
-
-// measureUntil is measure for a command that is ended when it, with its
-// children, has used the CPU for so long.
-func measureUntil(ctx context.Context, limit time.Duration, home string, argv ...string) (c cost, ended bool, err error) {
-	seconds := fmt.Sprint(int(limit.Seconds()))
-	// The limit is of the process: perf itself works little while its helper
-	// addr2line does, which is waited for.
-	line := append([]string{"sh", "-c", "ulimit -t " + seconds + "; exec \"$@\"", "sh"}, argv...)
-	ctx, cancel := context.WithTimeout(ctx, 3*limit)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, line[0], line[1:]...)
-	cmd.Env = append(os.Environ(), "HOME="+home, "PAGER=cat", "DEBUGINFOD_URLS=")
-	cmd.WaitDelay = time.Second
-	err = cmd.Run()
-	var exit *exec.ExitError
-	// A signal ended it, not perf itself with an error.
-	if ended = errors.As(err, &exit) && exit.ExitCode() < 0 || ctx.Err() != nil; err != nil && !ended {
-		return cost{}, false, fmt.Errorf("%s: %w", strings.Join(argv, " "), err)
-	}
-	usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage)
-	if !ok {
-		return cost{}, false, fmt.Errorf("%s: no resource usage", argv[0])
-	}
-	used := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
-	return cost{cpu: used.Seconds(), rss: float64(usage.Maxrss) / 1024}, ended, nil
 }
