@@ -187,6 +187,28 @@ func (s *Session) ref(f *timeline.File) symbol.Ref {
 	return ref
 }
 
+// Binary is a file that addresses were looked up in.
+type Binary struct {
+	File *timeline.File
+	Ref  symbol.Ref
+}
+
+// Binaries are the files of processes that addresses were looked up in, whether
+// they were found or not, in the order of the timeline.
+func (s *Session) Binaries() (list []Binary) {
+	for _, b := range s.binaries {
+		if b != nil && !b.file.Kernel && openable(b.file.Path) && !isVDSO(b.file.Path) && !isPerfMap(b.file.Path) {
+			ref := s.ref(b.file)
+			ref.BuildID = b.id // as it was looked up
+			list = append(list, Binary{b.file, ref})
+		}
+	}
+	return list
+}
+
+// Resolver is what finds the binaries.
+func (s *Session) Resolver() *symbol.Resolver { return s.resolver }
+
 // mountNS is f's mount namespace, 0 if it is the host's.
 func (s *Session) mountNS(f *timeline.File) uint64 {
 	if f.MountNS == s.hostMountNS() {

@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"path"
 
+	"github.com/gantry-tools/gantry/analysis/symbol/dwarfline"
 	"github.com/gantry-tools/gantry/buildid"
 )
 
@@ -70,6 +71,35 @@ func (d *debugSource) find(id buildid.ID, link debugLink, use func(io.ReaderAt, 
 		}
 	}
 	return fmt.Errorf("debug file: %w", fs.ErrNotExist)
+}
+
+// SeparateDebug gives use the debug file of the binary of a Ref that has no
+// symbols or no lines of its own, and the name that the binary has for it, ""
+// if none. The error is fs.ErrNotExist if there is no such file.
+func (r *Resolver) SeparateDebug(ref Ref, use func(f io.ReaderAt, size int64, link string) error) error {
+	f, size, err := r.Open(ref)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	bin, err := openELF(f, size)
+	if err != nil {
+		return err
+	}
+	if !(&symbolReader{file: bin}).stripped() && dwarfline.Has(bin) {
+		return fmt.Errorf("debug file: not needed: %w", fs.ErrNotExist)
+	}
+	id, err := buildid.FromFile(f, size)
+	if err != nil && !errors.Is(err, buildid.ErrNoID) {
+		return fmt.Errorf("read build-id: %w", err)
+	}
+	link := readDebugLink(bin)
+	return r.debugOf(ref).find(id, link, func(d io.ReaderAt, size int64) error {
+		if _, err := openDebugFile(bin, id, d, size); err != nil {
+			return err
+		}
+		return use(d, size, link.name)
+	})
 }
 
 // useFile gives a file that was opened to use, and closes it.

@@ -376,7 +376,7 @@ func (t *Timeline) mmap2(r *perf.Mmap2) {
 	if r.Misc&perf.MiscMmapData != 0 && r.Prot&protExec == 0 {
 		return
 	}
-	f := File{Path: mapName(r.Filename, r.PID), BuildID: string(r.BuildID), Maj: r.Maj, Min: r.Min, Ino: r.Ino, InoGen: r.InoGen}
+	f := fileOf(r)
 	m := Mapping{Start: r.Addr, End: r.Addr + r.Len, PgOff: r.PgOff}
 	if f.Path != r.Filename {
 		m.PgOff = m.Start
@@ -430,17 +430,40 @@ func (t *Timeline) ApartByNamespace(id []byte) {
 	t.apart[string(id)] = true
 }
 
-// file is the one File that equals f, which p maps.
-func (t *Timeline) file(f File, p *Process) *File {
-	key := f
-	if key.BuildID != "" {
-		key.Maj, key.Min, key.Ino, key.InoGen = 0, 0, 0, 0
+// Known is the File that a mapping of p shows, by the record of it, MMAP or MMAP2,
+// also if it is one of data; nil if there was no mapping of code of it. p may be
+// of another timeline of the same recording.
+func (t *Timeline) Known(rec perf.Record, p *Process) *File {
+	switch r := rec.(type) {
+	case *perf.Mmap:
+		return t.files[t.fileKey(File{Path: r.Filename}, p)]
+	case *perf.Mmap2:
+		return t.files[t.fileKey(fileOf(r), p)]
 	}
-	if p != nil && (key.BuildID == "" || t.apart[key.BuildID]) {
+	return nil
+}
+
+// fileOf is the file of a record.
+func fileOf(r *perf.Mmap2) File {
+	return File{Path: mapName(r.Filename, r.PID), BuildID: string(r.BuildID), Maj: r.Maj, Min: r.Min, Ino: r.Ino, InoGen: r.InoGen}
+}
+
+// fileKey is what tells f, which p maps, from other files.
+func (t *Timeline) fileKey(f File, p *Process) File {
+	if f.BuildID != "" {
+		f.Maj, f.Min, f.Ino, f.InoGen = 0, 0, 0, 0
+	}
+	if p != nil && (f.BuildID == "" || t.apart[f.BuildID]) {
 		// Without a content id a path means nothing outside its mount
 		// namespace.
-		key.MountNS = p.Namespace(perf.NSMnt)
+		f.MountNS = p.Namespace(perf.NSMnt)
 	}
+	return f
+}
+
+// file is the one File that equals f, which p maps.
+func (t *Timeline) file(f File, p *Process) *File {
+	key := t.fileKey(f, p)
 	if known := t.files[key]; known != nil {
 		return known
 	}
