@@ -45,8 +45,8 @@ type sidebandWalker struct {
 	lives         map[uint64]*life
 	first, newest uint32
 	found         int
-	// offered are the files of a snapshot that the keeper knows.
-	offered map[snapshot.FileKey]*binary
+	// told is about the snapshot.
+	told toldFiles
 	// forgotten counts the processes that there was no room for in mounts.
 	forgotten uint64
 }
@@ -264,21 +264,38 @@ func (w *sidebandWalker) status(rec perf.Record) {
 // statusMapping offers a file that a snapshot tells of, until the keeper has
 // decided about it.
 func (w *sidebandWalker) statusMapping(rec *perf.Mmap2) {
-	in := w.mounts[rec.PID]
-	rec.InoGen = in.gen(rec.InoGen)
-	file := snapshot.FileKey{Major: rec.Maj, Minor: rec.Min, Inode: rec.Ino, Gen: rec.InoGen, Mnt: in.mnt, Path: rec.Filename}
-	if b := w.offered[file]; b != nil && b.settled.Load() {
+	t := &w.told
+	if rec.PID != t.pid {
+		t.pid, t.in = rec.PID, w.mounts[rec.PID]
+	}
+	rec.InoGen = t.in.gen(rec.InoGen)
+	file := snapshot.FileKey{Major: rec.Maj, Minor: rec.Min, Inode: rec.Ino, Gen: rec.InoGen, Mnt: t.in.mnt, Path: rec.Filename}
+	if file != t.last {
+		t.last, t.binary = file, t.offered[file]
+	}
+	if t.binary != nil && t.binary.settled.Load() {
 		return
 	}
-	key := keyOf(rec, in)
-	b := w.offer(&key, seen{int(rec.PID), in.mnt, rec.Addr, rec.Addr + rec.Len})
-	if b == nil {
+	key := keyOf(rec, t.in)
+	t.binary = w.offer(&key, seen{int(rec.PID), t.in.mnt, rec.Addr, rec.Addr + rec.Len})
+	if t.binary == nil {
 		return
 	}
-	if w.offered == nil || len(w.offered) >= maxKnown {
-		w.offered = make(map[snapshot.FileKey]*binary)
+	if t.offered == nil || len(t.offered) >= maxKnown {
+		t.offered = make(map[snapshot.FileKey]*binary)
 	}
-	w.offered[file] = b
+	t.offered[file] = t.binary
+}
+
+// toldFiles are the files of a snapshot that the keeper knows.
+type toldFiles struct {
+	offered map[snapshot.FileKey]*binary
+	// pid is the process of the mapping before, in its mount namespace. last is
+	// the file of it, and binary what the keeper made of that.
+	pid    int32
+	in     space
+	last   snapshot.FileKey
+	binary *binary
 }
 
 // tellExits tells the keeper which threads have ended, when all that they have

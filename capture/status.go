@@ -101,7 +101,7 @@ type snapshotStats struct {
 func (t *teller) tasks(ctx context.Context, scope snapshot.Scope) (err error) {
 	r := t.r
 	r.side.lineage = new(lineage)
-	defer func() { r.side.lineage, r.side.offered = nil, nil }()
+	defer func() { r.side.lineage, r.side.told = nil, toldFiles{} }()
 	if s := r.names.strangers; s != nil {
 		all := scope.All && t.want == nil && !r.binaries.blind
 		defer func() {

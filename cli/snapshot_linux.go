@@ -131,6 +131,7 @@ func (f *snapshotFlags) write(e *env, cmd *cobra.Command, source snapshot.Source
 	if err != nil {
 		return err
 	}
+	relaxGC(false)
 	res, err := capture.WriteSnapshot(cmd.Context(), &capture.SnapshotOptions{
 		Source: source, Scope: scope, Want: chosen.want(), CmdLine: append([]string{"gantry"}, os.Args[1:]...),
 		Version: version, Resolver: r, Definitions: defs,

@@ -294,6 +294,11 @@ func appendBody(dst []byte, rec Record, o Order, ev *Event) []byte {
 		r.format = ev.Attr.ReadFormat
 	}
 	dst = Header{Type: rec.RecordType(), Misc: *rec.misc()}.Append(dst, o)
+	if m, ok := rec.(*Mmap2); ok { // most records of a snapshot
+		c := codec{order: o, b: dst, start: len(dst)}
+		m.code(&c)
+		return appendTrailer(c.b, m, o, ev)
+	}
 	c := encoders.Get().(*codec)
 	*c = codec{order: o, b: dst, start: len(dst)}
 	rec.(body).code(c)
@@ -303,6 +308,11 @@ func appendBody(dst []byte, rec Record, o Order, ev *Event) []byte {
 	dst = c.b
 	*c = codec{} // the bytes are the caller's
 	encoders.Put(c)
+	return appendTrailer(dst, rec, o, ev)
+}
+
+// appendTrailer appends the sample_id, if there is any.
+func appendTrailer(dst []byte, rec Record, o Order, ev *Event) []byte {
 	if k, ok := rec.(kernelRecord); ok && ev != nil {
 		dst = ev.Layout.appendSampleID(dst, k.sampleID(), o)
 	}

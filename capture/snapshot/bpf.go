@@ -53,7 +53,7 @@ func (b *BPF) Close() error {
 
 // Take implements Source. It can be called again, unless it fails.
 func (b *BPF) Take(ctx context.Context, scope Scope, sink Sink) (Stats, error) {
-	p := &pass{b: b, ctx: ctx, emitter: emitter{sink: sink}, told: make(map[int32]int32)}
+	p := &pass{b: b, ctx: ctx, emitter: emitter{sink: sink}, spaces: make(map[int32]int32)}
 	p.stats.Method = ByBPF
 	if err := p.choose(scope); err != nil {
 		return p.stats, err
@@ -104,10 +104,11 @@ type pass struct {
 	all     bool
 	pids    map[int32]bool
 	cgroups map[uint64]bool
-	// told are the processes that are told of, and which of sets are the
-	// namespaces of each: threads have the same, mostly.
-	told map[int32]int32
-	sets []nsLinks
+	// told are the processes that are told of. spaces says which of sets are the
+	// namespaces of each, if not the first: threads have the same, mostly.
+	told   pidSet
+	spaces map[int32]int32
+	sets   []nsLinks
 	// floor is when the records told last may have been written: what is
 	// read later is not older.
 	floor uint64
@@ -188,17 +189,17 @@ func (p *pass) task(r *tasks.Task) error {
 	if err := p.sendFork(t, now); err != nil {
 		return err
 	}
-	set, known := p.told[t.PID]
-	first := t.PID == t.TID || !known
+	first := t.PID == t.TID || !p.told.has(t.PID)
 	if first {
-		p.told[t.PID] = p.set(t)
+		p.told.add(t.PID)
+		p.setSpaces(t)
 	}
 	if t.PID == t.TID {
 		p.stats.Processes++
 	} else {
 		p.stats.Threads++
 	}
-	if first || p.sets[set] != t.Namespaces {
+	if first || p.sets[p.spaces[t.PID]] != t.Namespaces {
 		if err := p.sendNamespaces(t, now); err != nil {
 			return err
 		}
@@ -209,18 +210,49 @@ func (p *pass) task(r *tasks.Task) error {
 // nsLinks are the namespaces of a task, as a NAMESPACES record has them.
 type nsLinks = [numLinks]perf.NSLink
 
-// set is where in sets the namespaces of a task are. Neighbours have the same,
-// mostly.
-func (p *pass) set(t *Task) int32 {
-	last := len(p.sets) - 1
-	for i := last; i >= 0 && i > last-nearSets; i-- {
+// setSpaces takes note of the namespaces of a process: those of the first one or
+// of a neighbour, mostly.
+func (p *pass) setSpaces(t *Task) {
+	at := len(p.sets)
+	if at > 0 && p.sets[0] == t.Namespaces {
+		at = 0
+	}
+	for i := max(1, len(p.sets)-nearSets); at > 0 && i < len(p.sets); i++ {
 		if p.sets[i] == t.Namespaces {
-			return int32(i)
+			at = i
+			break
 		}
 	}
-	p.sets = append(p.sets, t.Namespaces)
-	return int32(last + 1)
+	if at == len(p.sets) {
+		p.sets = append(p.sets, t.Namespaces)
+	}
+	if at > 0 {
+		p.spaces[t.PID] = int32(at)
+	} else {
+		delete(p.spaces, t.PID)
+	}
 }
 
-// nearSets is how many sets are looked at. What is further back is kept again.
+// nearSets is how many sets are looked at beside the first. What is further back
+// is kept again.
 const nearSets = 8
+
+// pidSet is a set of processes.
+type pidSet []uint64
+
+// maxPID is PID_MAX_LIMIT of linux/threads.h.
+const maxPID = 1 << 22
+
+func (s *pidSet) add(pid int32) {
+	if pid < 0 || pid > maxPID {
+		return
+	}
+	for int(pid)/64 >= len(*s) {
+		*s = append(*s, 0)
+	}
+	(*s)[pid/64] |= 1 << (pid % 64)
+}
+
+func (s pidSet) has(pid int32) bool {
+	return pid >= 0 && int(pid)/64 < len(s) && s[pid/64]&(1<<(pid%64)) != 0
+}

@@ -51,8 +51,7 @@ func mapFlags(vm uint32) uint32 {
 // and tells of itself: what it has mapped, it inherited.
 func (p *pass) mapping(m *tasks.Mapping) error {
 	if m.PID != p.last {
-		_, told := p.told[int32(m.PID)]
-		p.last, p.want = m.PID, told || p.all && p.sink.Want == nil
+		p.last, p.want = m.PID, p.told.has(int32(m.PID)) || p.all && p.sink.Want == nil
 	}
 	if !p.want {
 		return nil

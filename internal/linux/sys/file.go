@@ -92,6 +92,31 @@ func (f VectorFile) WriteAt(b []byte, off int64) (int, error) {
 	return done, nil
 }
 
+// ReadBusy reads as f.Read does, from a file whose reading is work and not
+// waiting: Go's scheduler is not told, which otherwise wakes its monitor thread
+// all the time. A garbage collection waits for the end of the call.
+func ReadBusy(f *os.File, b []byte) (int, error) {
+	conn, err := f.SyscallConn()
+	if err != nil || len(b) == 0 {
+		return 0, err
+	}
+	var n uintptr
+	var errno syscall.Errno
+	err = conn.Read(func(fd uintptr) bool {
+		n, _, errno = unix.RawSyscall(unix.SYS_READ, fd, uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)))
+		return true
+	})
+	switch {
+	case err != nil:
+		return 0, err
+	case errno != 0:
+		return 0, &os.PathError{Op: "read", Path: f.Name(), Err: errno}
+	case n == 0:
+		return 0, io.EOF
+	}
+	return int(n), nil
+}
+
 // Writev writes all of bufs to the descriptor, see VectorFile.Writev.
 func (f *FD) Writev(bufs [][]byte) (int64, error) {
 	n, err := writev(f.Int(), bufs, 0)

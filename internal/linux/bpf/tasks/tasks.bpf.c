@@ -70,11 +70,16 @@ enum { NAME_FILE, NAME_ANON, NAME_HEAP, NAME_STACK };
 
 // The iterators' state; one reader at a time.
 struct {
+	__u64 pass;  // that first was called in
 	__u32 level; // of the reader's pid namespace, 0 being the first
 	__u32 pid, last_file;
 	__u64 task, mm, now;
 	__u64 root_dentry, root_mnt;
 	__u64 orphan;
+	// The file of the task's mapping before, as an object of the kernel and as
+	// it was told of.
+	__u64 file, dentry;
+	__u32 file_id;
 	bool again; // the mappings of the task have been told of
 } state;
 
@@ -83,8 +88,9 @@ static __always_inline void first(struct bpf_iter_meta *meta)
 {
 	struct task_struct *reader;
 
-	if (meta->seq_num)
+	if (state.pass == meta->session_id)
 		return;
+	state.pass = meta->session_id;
 	reader = bpf_get_current_task_btf();
 	state.level = BPF_CORE_READ(reader, thread_pid, level);
 	state.task = 0;
@@ -387,10 +393,11 @@ static __always_inline void begin(struct task_struct *task, struct vm_area_struc
 	state.pid = nr(leader);
 	state.root_dentry = (__u64)task->fs->root.dentry;
 	state.root_mnt = (__u64)task->fs->root.mnt;
-	state.again = false;
+	state.file = 0;
+	state.again = !state.pid; // the reader does not see it
 	if (task->pid == task->tgid)
 		return;
-	state.again = leader->mm || state.orphan == (__u64)leader;
+	state.again = state.again || leader->mm || state.orphan == (__u64)leader;
 	state.orphan = (__u64)leader;
 }
 
@@ -404,9 +411,9 @@ int mappings(struct bpf_iter__task_vma *ctx)
 	struct found f = {};
 	struct file *file;
 
-	first(ctx->meta);
 	if (!task || !vma || !(vma->vm_flags & VM_EXEC))
 		return 0;
+	first(ctx->meta);
 	if (state.task != (__u64)task || state.mm != (__u64)vma->vm_mm)
 		begin(task, vma);
 	// After an exec these are the mappings of the past. The time is that of
@@ -428,8 +435,20 @@ int mappings(struct bpf_iter__task_vma *ctx)
 		bpf_seq_write(seq, &r, sizeof(r));
 		return 0;
 	}
+	// A file that a process has mapped several times in a row, as it does where
+	// it has changed what it may do with a part, is looked for once.
+	if (file && state.file == (__u64)file && state.dentry == (__u64)file->f_path.dentry) {
+		r.file = state.file_id;
+		bpf_seq_write(seq, &r, sizeof(r));
+		return 0;
+	}
 	r.file = find_file(file, &f);
 	if (r.file) {
+		if (file) {
+			state.file = (__u64)file;
+			state.dentry = (__u64)file->f_path.dentry;
+			state.file_id = r.file;
+		}
 		bpf_seq_write(seq, &r, sizeof(r));
 		return 0;
 	}

@@ -8,12 +8,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"syscall"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 
 	"github.com/gantry-tools/gantry/internal/linux/bpf"
+	"github.com/gantry-tools/gantry/internal/linux/sys"
 )
 
 // Programs are the loaded iterators, for one goroutine. Close releases them.
@@ -74,11 +76,15 @@ func (p *Programs) run(program *ebpf.Program, pause func() error) error {
 		return fmt.Errorf("open BPF iterator: %w", err)
 	}
 	defer r.Close()
+	read := r.Read
+	if f, ok := r.(*os.File); ok {
+		read = func(b []byte) (int, error) { return sys.ReadBusy(f, b) }
+	}
 	left := 0
 	for {
-		n, err := r.Read(p.buf[left:])
+		n, err := read(p.buf[left:])
 		switch {
-		case errors.Is(err, syscall.EAGAIN): // it went through many objects without a record
+		case errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EINTR): // it went through many objects without a record
 			continue
 		case errors.Is(err, io.EOF) && left == 0:
 			return nil
