@@ -4,6 +4,7 @@ package analysis
 
 import (
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/gantry-tools/gantry/analysis/symbol"
@@ -109,6 +110,9 @@ func (st *stacks) binary(f *timeline.File) *unwind.Binary {
 	b := st.byID[ref.BuildID]
 	if b == nil || ref.BuildID.IsZero() {
 		b = unwind.NewBinary(st.arch, func() (unwind.File, int64, error) { return st.s.resolver.Open(ref) })
+		b.Separate(func(use func(io.ReaderAt, int64) error) error {
+			return st.s.resolver.SeparateDebug(ref, func(f io.ReaderAt, size int64, _ string) error { return use(f, size) })
+		})
 		st.keep(b, ref)
 		st.byID[ref.BuildID] = b
 	}

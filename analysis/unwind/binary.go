@@ -25,6 +25,8 @@ type Binary struct {
 	read   bool   // so is the CFI: kept tables go without it as long as they can
 	err    error  // why there is no CFI
 
+	separate DebugFunc // nil: there is none, or it was asked
+
 	kept *Kept
 	old  []span // those of kept tables, by address
 
@@ -181,7 +183,13 @@ func (b *Binary) ruleAt(addr uint64) (uint32, bool) {
 	} else if r, ok := b.ruleIn(&b.eh, addr); ok {
 		return r, true
 	}
-	return b.ruleIn(&b.debug, addr)
+	if r, ok := b.ruleIn(&b.debug, addr); ok {
+		return r, true
+	}
+	if b.readSeparate() {
+		return b.ruleIn(&b.debug, addr)
+	}
+	return 0, false
 }
 
 // keptRule finds the rule for an address in kept tables.
