@@ -68,6 +68,11 @@ func measure(ctx context.Context, home string, argv ...string) (cost, error) {
 // between waits, and then measures for a time: how much CPU time the threads of
 // the command had, and in which time.
 func (r *process) between(ctx context.Context, wait, d time.Duration) (cpu, elapsed float64, err error) {
+	return r.during(ctx, wait, func() error { return pause(ctx, d) })
+}
+
+// during waits, and then measures while f runs.
+func (r *process) during(ctx context.Context, wait time.Duration, f func() error) (cpu, elapsed float64, err error) {
 	if err := pause(ctx, wait); err != nil {
 		return 0, 0, err
 	}
@@ -76,7 +81,7 @@ func (r *process) between(ctx context.Context, wait, d time.Duration) (cpu, elap
 	if err != nil {
 		return 0, 0, err
 	}
-	if err := pause(ctx, d); err != nil {
+	if err := f(); err != nil {
 		return 0, 0, err
 	}
 	after, err := r.threadTime()
