@@ -239,7 +239,7 @@ func (k *keeper) keep(b *binary) fate {
 	proc := k.fs.Proc(b.pid)
 	path, deleted := strings.CutSuffix(b.key.Path, " (deleted)")
 	host, err := k.onHost(proc, b.mnt)
-	f.host = host && !deleted
+	f.host = host && !deleted && path != "/" // see isFile
 	switch {
 	case err != nil:
 		f.err = gone(err)
