@@ -32,9 +32,12 @@ func (r *Recorder) openBPF() error {
 	if r.opts.NoBPFEvent {
 		return nil
 	}
-	w, err := bpfprog.OpenWatcher(bpfprog.WatchOptions{FS: r.fs})
+	// The BPF program is worth its time to load where the machine is recorded.
+	t := &r.opts.Target
+	own := t.tasks() || r.opts.Command != nil && !t.All && len(t.Containers)+len(t.Cgroups) == 0
+	w, err := bpfprog.OpenWatcher(bpfprog.WatchOptions{FS: r.fs, NoCopy: own})
 	if errors.Is(err, perfevent.ErrPermission) || errors.Is(err, perfevent.ErrUnsupported) || errors.Is(err, perfevent.ErrLockedMemory) {
-		if !r.opts.Target.tasks() && r.opts.Command == nil {
+		if !own {
 			r.notes = append(r.notes, fmt.Sprintf("BPF programs are not read: %v", err))
 		}
 		return nil
@@ -43,6 +46,9 @@ func (r *Recorder) openBPF() error {
 		return err
 	}
 	r.files = append(r.files, w)
+	if err := w.Refused(); err != nil {
+		r.notes = append(r.notes, fmt.Sprintf("BPF programs that live less than a millisecond may be missed: %v", err))
+	}
 	r.bpf = &bpfWatch{watcher: w, book: w.Book()}
 	return nil
 }

@@ -118,7 +118,7 @@ func TestRecordsBPFPrograms(t *testing.T) {
 		if during, err = p.ID(); err != nil {
 			t.Error(err)
 		}
-		if err := p.Run(100_000); err != nil {
+		if err := p.Run(1000); err != nil {
 			t.Error(err)
 		}
 	})

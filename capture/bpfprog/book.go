@@ -81,6 +81,15 @@ func (b *Book) loaded(id uint32, tag [8]byte, time uint64, loader *perfdata.BPFL
 	return true
 }
 
+// who corrects who loaded a program.
+func (b *Book) who(id uint32, loader *perfdata.BPFLoader) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if p := b.byID[id]; p != nil {
+		p.Loader = loader
+	}
+}
+
 // unloaded takes note that a program is gone.
 func (b *Book) unloaded(id uint32, tag [8]byte, time uint64) {
 	b.mu.Lock()

@@ -23,7 +23,7 @@ import (
 
 const (
 	// ringSize is the memory for records of one CPU, in bytes: each has 56.
-	ringSize = 32 << 10
+	ringSize = 64 << 10
 	// linkPause is how long a new program has to be attached, before it is
 	// asked where it is.
 	linkPause = 200 * time.Millisecond
@@ -37,6 +37,9 @@ type WatchOptions struct {
 	// kernel, when the Book has the program, with its details if they could be
 	// read. They may be nil.
 	Load, Unload func(id uint32)
+	// NoEvent and NoCopy switch a route off: that of the records, and that of
+	// the BPF program, which takes some 40 ms to load.
+	NoEvent, NoCopy bool
 }
 
 // A Watcher reads the details of programs as they are loaded.
@@ -52,6 +55,11 @@ type Watcher struct {
 	slept  uint64
 	links  time.Time // when to look at them again; zero: not
 	batch  []event
+	copier *copier // nil: that route is off or refused
+	// refused is why there is no copier, although it was asked for.
+	refused error
+	// late are loads that are known of neither route yet.
+	late []lateLoad
 }
 
 // event is a BPF_EVENT.
@@ -76,6 +84,10 @@ func OpenWatcher(o WatchOptions) (_ *Watcher, err error) {
 			w.Close()
 		}
 	}()
+	if !o.NoCopy {
+		// Before any event is open: it takes long.
+		w.copier, w.refused = newCopier()
+	}
 	if w.poll, err = sys.NewPoller(); err != nil {
 		return nil, err
 	}
@@ -121,6 +133,10 @@ func (w *Watcher) open(i, cpu int) error {
 // Book is where the programs are.
 func (w *Watcher) Book() *Book { return w.book }
 
+// Refused is why programs that live microseconds may be missed: the route of the
+// BPF program is not open. It is nil if that works, or was not asked for.
+func (w *Watcher) Refused() error { return w.refused }
+
 // Start begins to watch: what is loaded from now on will be seen by Run. slept is
 // how far CLOCK_BOOTTIME is ahead of CLOCK_MONOTONIC, in ns.
 func (w *Watcher) Start(slept uint64) error {
@@ -129,6 +145,15 @@ func (w *Watcher) Start(slept uint64) error {
 		if err := ev.Enable(); err != nil {
 			return fmt.Errorf("watch BPF programs: %w", err)
 		}
+	}
+	if w.copier == nil {
+		return nil
+	}
+	if err := w.copier.start(); err != nil {
+		w.refused = err
+		err = w.copier.close()
+		w.copier = nil
+		return err
 	}
 	return nil
 }
@@ -160,6 +185,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 		if err := w.drain(); err != nil {
 			return err
 		}
+		w.settle(ctx.Err() != nil)
 		if ctx.Err() != nil {
 			w.readLinks()
 			return nil
@@ -174,6 +200,9 @@ func (w *Watcher) Run(ctx context.Context) error {
 
 // pause is how long to sleep if nothing comes.
 func (w *Watcher) pause() time.Duration {
+	if len(w.late) > 0 {
+		return latePause
+	}
 	if w.links.IsZero() {
 		return time.Hour
 	}
@@ -196,6 +225,8 @@ func (w *Watcher) Close() error {
 		errs = append(errs, ev.Close())
 	}
 	w.rings, w.events = nil, nil
+	errs = append(errs, w.copier.close())
+	w.copier = nil
 	if w.poll != nil {
 		errs = append(errs, w.poll.Close())
 	}
@@ -256,17 +287,19 @@ func (w *Watcher) handle(list []event) {
 	open := make(map[uint32]*sys.FD)
 	why := make(map[uint32]error)
 	for _, e := range list {
-		if e.kind == BPFLoad {
+		if e.kind == BPFLoad && !w.opts.NoEvent {
 			open[e.id], why[e.id] = sys.BPFOpen(sys.BPFProg, e.id)
 		}
 	}
 	for _, e := range list {
 		switch e.kind {
 		case BPFLoad:
-			w.load(&e, open[e.id], why[e.id])
+			if w.load(&e, open[e.id], why[e.id]) {
+				call(w.opts.Load, e.id)
+			}
 			open[e.id] = nil // closed
-			call(w.opts.Load, e.id)
 		case BPFUnload:
+			w.settleOne(e.id)
 			w.book.unloaded(e.id, e.tag, e.time)
 			call(w.opts.Unload, e.id)
 		}
@@ -279,31 +312,44 @@ func call(fn func(uint32), id uint32) {
 	}
 }
 
-// load handles the load of a program, and closes fd, which is nil with err.
-func (w *Watcher) load(e *event, fd *sys.FD, err error) {
+// load handles the load of a program, and closes fd, which is nil with err. It is
+// false if the program is not known of yet.
+func (w *Watcher) load(e *event, fd *sys.FD, err error) bool {
 	defer fd.Close()
-	loader := &perfdata.BPFLoader{PID: e.pid, TID: e.tid}
-	w.tasks.read(loader)
-	if !w.book.loaded(e.id, e.tag, e.time, loader) {
-		return
-	}
-	var d *Details
-	if err == nil {
-		d, err = w.reader.ReadFD(fd)
-	}
-	if err != nil {
-		w.book.missed(e.id, reason(err))
-	} else {
-		w.book.details(d, perfdata.BPFRouteEvent, w.slept)
-	}
 	if w.links.IsZero() {
 		w.links = time.Now().Add(linkPause)
 	}
+	loader := &perfdata.BPFLoader{PID: e.pid, TID: e.tid}
+	copied := w.copier.take(e.id)
+	if copied == nil || !copied.tell(loader) {
+		w.tasks.read(loader)
+	}
+	if !w.book.loaded(e.id, e.tag, e.time, loader) {
+		return true
+	}
+	var d *Details
+	if fd != nil {
+		d, err = w.reader.ReadFD(fd)
+	}
+	switch {
+	case d != nil:
+		w.book.details(d, perfdata.BPFRouteEvent, w.slept)
+	case copied != nil:
+		w.book.details(copied.details(), perfdata.BPFRouteKernel, w.slept)
+	case w.copier != nil:
+		w.late = append(w.late, lateLoad{id: e.id, loader: loader, since: time.Now(), err: err})
+		return false
+	default:
+		w.book.missed(e.id, reason(err))
+	}
+	return true
 }
 
 // reason is why there are no details, for people.
 func reason(err error) string {
 	switch {
+	case err == nil:
+		return "it was not copied"
 	case errors.Is(err, fs.ErrNotExist):
 		return "it was gone before it could be read"
 	case errors.Is(err, fs.ErrPermission):

@@ -232,6 +232,26 @@ func (p *Prober) bpfFilter() Result {
 	return p.bpf(p.sys.loadFilter, "containers are told apart in the kernel", "the recorder tells containers apart", "5.12")
 }
 
+// bpfCopies loads the program that copies others, and attaches it.
+func (p *Prober) bpfCopies() Result {
+	return p.bpf(p.sys.loadCopier, "BPF programs that live microseconds are known", "those that live less than a millisecond may be missed", "5.17 on x86-64")
+}
+
+// bpfDetails looks for the first program.
+func (p *Prober) bpfDetails() Result {
+	err := p.sys.bpfPrograms()
+	switch {
+	case err == nil:
+		return yes("BPF programs are described to who asks")
+	case permission(err):
+		return no(Capability, EffortNone, "none needed where bpf-copies works; sudo tells of programs that run already, too",
+			"BPF programs are described with CAP_SYS_ADMIN only")
+	case errors.Is(err, syscall.ENOSYS):
+		return no(Kernel, EffortKernel, "boot a kernel built with CONFIG_BPF_SYSCALL", "the kernel has no bpf(2)")
+	}
+	return unknown(err)
+}
+
 // bpf tries load where the rights are there. without says what is done if the
 // kernel refuses, which lacks nothing from the version since on.
 func (p *Prober) bpf(load func() error, with, without, since string) Result {

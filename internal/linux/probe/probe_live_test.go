@@ -103,7 +103,7 @@ func TestLiveUnprivileged(t *testing.T) {
 	wantAnswers(t, got, map[string]string{
 		"syscall": "yes", "own-user": "yes", "own-kernel": "no paranoid", "cpu-wide": "no paranoid",
 		"cgroup-events": "no paranoid", "other-tasks": "no capability", "lost-counts": "yes",
-		"namespaces": "no capability", "bpf-iterators": "no capability", "bpf-filter": "no capability",
+		"namespaces": "no capability", "bpf-iterators": "no capability", "bpf-filter": "no capability", "bpf-copies": "no capability", "bpf-details": "no capability",
 	})
 }
 

@@ -51,6 +51,8 @@ func (m *machine) mapRings(int, int) error { return m.rings }
 func (m *machine) procmapQuery() error     { return m.procmap }
 func (m *machine) loadIterators() error    { return m.load }
 func (m *machine) loadFilter() error       { return m.load }
+func (m *machine) loadCopier() error       { return m.load }
+func (m *machine) bpfPrograms() error      { return m.load }
 func (m *machine) cpus() ([]int, error)    { return []int{0, 3}, nil }
 func (m *machine) memlock() (uint64, error) {
 	return 8 << 20, nil
@@ -214,6 +216,11 @@ func TestChecks(t *testing.T) {
 		"old: bpf":                {machine{caps: allCaps, load: syscall.EINVAL}, BPFIterators, No, Kernel, "invalid", "5.17"},
 		"root: filter":            {machine{caps: allCaps}, BPFFilter, Yes, "", "told apart in the kernel", ""},
 		"root: filter refused":    {machine{caps: allCaps, load: eperm}, BPFFilter, No, LSM, "rights suffice", "the recorder tells"},
+		"root: copies":            {machine{caps: allCaps}, BPFCopies, Yes, "", "microseconds are known", ""},
+		"old: copies":             {machine{caps: allCaps, load: syscall.EINVAL}, BPFCopies, No, Kernel, "invalid", "5.17 on x86-64"},
+		"root: details":           {machine{caps: allCaps}, BPFDetails, Yes, "", "to who asks", ""},
+		"user: details":           {machine{load: eperm}, BPFDetails, No, Capability, "CAP_SYS_ADMIN only", "bpf-copies"},
+		"no bpf: details":         {machine{caps: allCaps, load: syscall.ENOSYS}, BPFDetails, No, Kernel, "no bpf(2)", "CONFIG_BPF_SYSCALL"},
 		"old: filter":             {machine{caps: allCaps, load: syscall.EINVAL}, BPFFilter, No, Kernel, "invalid", "5.12"},
 		"lockdown: bpf":           {machine{caps: allCaps, files: locked()}, BPFIterators, No, Lockdown, "confidentiality", ""},
 		"v1 without perf_event":   {machine{files: map[string]string{"proc/1/mountinfo": "30 1 0:26 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n"}}, CgroupEvents, No, Cgroup, "v1", "cgroup2"},

@@ -35,6 +35,8 @@ const (
 	ProcmapQuery  Check = "procmap-query"  // ioctl on maps files, 6.11
 	BPFIterators  Check = "bpf-iterators"  // BTF and the rights to load
 	BPFFilter     Check = "bpf-filter"     // programs that filter samples, 5.12
+	BPFCopies     Check = "bpf-copies"     // programs copied at their load, 5.17, x86-64
+	BPFDetails    Check = "bpf-details"    // programs opened by their id, 4.13
 	UserEvents    Check = "user-events"    // user_events, 6.4
 )
 
@@ -66,6 +68,8 @@ func checks() []struct {
 		{ProcmapQuery, (*Prober).procmapQuery},
 		{BPFIterators, (*Prober).bpfIterators},
 		{BPFFilter, (*Prober).bpfFilter},
+		{BPFCopies, (*Prober).bpfCopies},
+		{BPFDetails, (*Prober).bpfDetails},
 		{UserEvents, (*Prober).userEvents},
 	}
 }

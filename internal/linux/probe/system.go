@@ -11,6 +11,7 @@ import (
 	"os"
 
 	bpffilter "github.com/gantry-tools/gantry/internal/linux/bpf/filter"
+	"github.com/gantry-tools/gantry/internal/linux/bpf/loads"
 	"github.com/gantry-tools/gantry/internal/linux/bpf/tasks"
 	"github.com/gantry-tools/gantry/internal/linux/sys"
 	"github.com/gantry-tools/gantry/perf"
@@ -41,6 +42,10 @@ type system interface {
 	// loadFilter loads the BPF program that filters samples, sets it on an
 	// event of this thread, and unloads it.
 	loadFilter() error
+	// loadCopier loads the BPF program that copies others, and attaches it.
+	loadCopier() error
+	// bpfPrograms opens some BPF program by its id.
+	bpfPrograms() error
 }
 
 // errNotMounted: tracefs is mounted nowhere, and could not be.
@@ -133,6 +138,37 @@ func (live) loadFilter() error {
 	}
 	defer ev.Close()
 	return p.Attach(ev, false)
+}
+
+func (live) loadCopier() error {
+	p, err := loads.Load()
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	now, err := sys.ClockBoottime.Now()
+	if err != nil {
+		return err
+	}
+	return p.Start(now)
+}
+
+func (live) bpfPrograms() error {
+	id, err := sys.BPFNextID(sys.BPFProg, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // there is none
+	}
+	if err != nil {
+		return err
+	}
+	fd, err := sys.BPFOpen(sys.BPFProg, id)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // it is gone
+	}
+	if err != nil {
+		return err
+	}
+	return fd.Close()
 }
 
 func (live) procmapQuery() error {

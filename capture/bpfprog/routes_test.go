@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package bpfprog
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/gantry-tools/gantry/internal/linux/bpf/testprogs"
+	"github.com/gantry-tools/gantry/internal/testutil"
+	"github.com/gantry-tools/gantry/perf/perfdata"
+)
+
+// announced is a channel of the loads that a watch tells of.
+func announced(o *WatchOptions) <-chan uint32 {
+	ids := make(chan uint32, 4096) // more than a test and its neighbours load
+	o.Load = func(id uint32) {
+		select {
+		case ids <- id:
+		default:
+		}
+	}
+	return ids
+}
+
+// await waits until a load was told of.
+func await(t *testing.T, ids <-chan uint32, want uint32) {
+	t.Helper()
+	limit := time.After(30 * time.Second)
+	for {
+		select {
+		case id := <-ids:
+			if id == want {
+				return
+			}
+		case <-limit:
+			t.Fatalf("nothing was told of program %d", want)
+		}
+	}
+}
+
+// Each route alone tells of a program that stays, and both tell the same.
+func TestRoutes(t *testing.T) {
+	testutil.Require(t, testutil.Root)
+	for name, test := range map[string]struct {
+		options WatchOptions
+		route   perfdata.BPFRoute
+	}{
+		"event":  {WatchOptions{NoCopy: true}, perfdata.BPFRouteEvent},
+		"kernel": {WatchOptions{NoEvent: true}, perfdata.BPFRouteKernel},
+	} {
+		t.Run(name, func(t *testing.T) {
+			told := announced(&test.options)
+			stop := watch(t, test.options)
+			_, id := loadSeven(t)
+			await(t, told, id)
+			p, _ := stop().Program(id)
+			if p.Route != test.route || p.Missed != "" {
+				t.Fatalf("%+v", p.BPFLife)
+			}
+			if l := p.Loader; l == nil || int(l.PID) != os.Getpid() || l.Comm == "" || l.Cgroup == 0 || l.Namespaces["pid"] == 0 {
+				t.Errorf("loader %+v", l)
+			}
+			checkSeven(t, p.Details)
+			want, err := new(Reader).Read(id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if test.route == perfdata.BPFRouteKernel {
+				want.Xlated = nil // the copy has none
+			}
+			if diff := cmp.Diff(want, p.Details); diff != "" {
+				t.Errorf("details (-asked now +taken at the load):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Programs that live some microseconds are known as those that live longer.
+func TestLifetimes(t *testing.T) {
+	testutil.Require(t, testutil.Root)
+	const each = 50
+	var o WatchOptions
+	told := announced(&o)
+	stop := watch(t, o)
+	lived := make(map[uint32]time.Duration)
+	for _, life := range []time.Duration{0, 100 * time.Microsecond, time.Millisecond} {
+		for range each {
+			lived[loadFor(t, life)] = life
+		}
+		last := loadFor(t, life)
+		lived[last] = life
+		await(t, told, last)
+	}
+	book := stop()
+	for id, life := range lived {
+		p, _ := book.Program(id)
+		if p.Details == nil {
+			t.Errorf("program %d, which lived %v: %+v", id, life, p.BPFLife)
+			continue
+		}
+		checkSeven(t, p.Details)
+	}
+	if tally := book.Tally(); tally.Lost != 0 {
+		t.Errorf("%d records lost", tally.Lost)
+	}
+}
+
+// loadFor loads a program and unloads it after a time, at once with 0.
+func loadFor(t *testing.T, life time.Duration) uint32 {
+	t.Helper()
+	p, err := testprogs.Seven()
+	begun := time.Now()
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := p.ID()
+	for time.Since(begun) < life {
+	}
+	if e := p.Close(); err != nil || e != nil {
+		t.Fatal(err, e)
+	}
+	return id
+}
+
+// Neither route: the load is known all the same, and why no more is.
+func TestMissed(t *testing.T) {
+	testutil.Require(t, testutil.Root)
+	o := WatchOptions{NoCopy: true, NoEvent: true}
+	told := announced(&o)
+	stop := watch(t, o)
+	_, id := loadSeven(t)
+	await(t, told, id)
+	p, _ := stop().Program(id)
+	if p.Details != nil || p.Missed == "" || p.Loaded == 0 || p.Route != "" {
+		t.Errorf("%+v", p.BPFLife)
+	}
+}
