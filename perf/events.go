@@ -158,6 +158,7 @@ func (e *Events) id(raw []byte, o Order) (uint64, bool) {
 		}
 		return o.Uint64(raw[e.sampleID:]), true
 	}
+	raw = e.ungrown(raw, o)
 	if e.sidID == 0 || len(raw) < HeaderSize+e.sidID {
 		return 0, false
 	}
@@ -172,10 +173,11 @@ func (e *Events) Time(raw []byte, o Order) (uint64, bool) {
 		if ev == nil {
 			return 0, false
 		}
-		return ev.Layout.Time(raw, o)
+		return ev.Layout.Time(ev.ungrown(raw, o), o)
 	}
 	at := int(e.sampleTime)
 	if RecordType(o.Uint32(raw)) != RecordSample {
+		raw = e.ungrown(raw, o)
 		if e.sidTime == 0 || len(raw) < HeaderSize+e.sidTime {
 			return 0, false
 		}

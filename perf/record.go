@@ -232,6 +232,9 @@ func Decode(raw []byte, o Order, ev *Event) (Record, error) {
 		*rec.misc() &^= MiscMmapBuildID
 	}
 	c := codec{dec: true, order: o, b: raw[HeaderSize:]}
+	if ev != nil {
+		c.b = ev.ungrown(raw, o)[HeaderSize:]
+	}
 	if err := decodeTrailer(rec, &c, ev); err != nil {
 		return nil, recordError(h.Type, err)
 	}

@@ -321,6 +321,12 @@ func FuzzDecode(f *testing.F) {
 			f.Add(raw, o == BigEndian, uint64(SampleIP|SampleTID|SampleTime), uint64(0), uint64(0), uint64(0), false)
 		}
 	}
+	for _, o := range []Order{LittleEndian, BigEndian} {
+		for _, rec := range growing() {
+			a := full.Attr
+			f.Add(grow(f, rec, o, full, 16), o == BigEndian, uint64(a.SampleType), uint64(a.ReadFormat), uint64(a.BranchSampleType), a.SampleRegsUser, true)
+		}
+	}
 	f.Fuzz(func(t *testing.T, raw []byte, big bool, st, rf, bt, regs uint64, idAll bool) {
 		o := LittleEndian
 		if big {
