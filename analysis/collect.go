@@ -29,6 +29,9 @@ type CollectOptions struct {
 	// Reasons: frames without a name say in Source why. It counts with Stacks
 	// only.
 	Reasons bool
+	// Places: Function tells afterwards what frames are. It counts with
+	// Addresses, and without Lines and Inline, only.
+	Places bool
 	// Lines: frames have the source line, and are told apart by it.
 	Lines bool
 	// Inline: calls that the compiler inlined are frames. It counts with

@@ -251,7 +251,11 @@ func (c *collector) once(slot *profile.FrameID, p place, ip uint64, byAddr bool)
 func (c *collector) newFrame(p place, ip uint64, byAddr bool) profile.FrameID {
 	f := c.frame(p, ip, byAddr)
 	if byAddr || p.bin == nil {
-		return c.b.Frame(f)
+		id := c.b.Frame(f)
+		if c.o.Places {
+			c.s.keepPlace(id, p)
+		}
+		return id
 	}
 	return c.b.FrameIn(c.objectOf(p.bin), &f)
 }

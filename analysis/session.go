@@ -82,6 +82,7 @@ type Session struct {
 	files    buildid.MappedFiles // without a build-id, kept by their content
 	stacks   stacks
 	bpf      bpf
+	places   []place // by profile.FrameID
 	warnings []string
 	item     Item
 	sample   perf.Sample

@@ -33,6 +33,39 @@ func (r *Resolver) Open(ref Ref) (File, int64, error) {
 	return nil, 0, fmt.Errorf("open %s: %w", ref, worst)
 }
 
+// OpenDebug opens the separate symbols of the binary with the build-id of a Ref.
+// The caller closes them.
+func (r *Resolver) OpenDebug(ref Ref) (File, int64, error) {
+	for _, o := range r.openers {
+		o, ok := o.(DebugOpener)
+		if !ok {
+			continue
+		}
+		f, size, err := o.OpenDebug(ref)
+		if err != nil {
+			continue
+		}
+		if checkID(f, size, ref) == nil {
+			return f, size, nil
+		}
+		f.Close()
+	}
+	return nil, 0, fmt.Errorf("open symbols of %s: %w", ref, fs.ErrNotExist)
+}
+
+// OpenBeside opens the file at a path of the mount namespace and root that a
+// Ref is of. It may be any file. The caller closes it.
+func (r *Resolver) OpenBeside(ref Ref, path string) (File, int64, error) {
+	for _, o := range r.openers {
+		if o, ok := o.(LinkOpener); ok {
+			if f, size, err := o.OpenLink(ref, path); err == nil {
+				return f, size, nil
+			}
+		}
+	}
+	return nil, 0, fmt.Errorf("open %s beside %s: %w", path, ref, fs.ErrNotExist)
+}
+
 // checkID refuses a file that has not the build-id of ref, if it has one.
 func checkID(f File, size int64, ref Ref) error {
 	if ref.BuildID.IsZero() {

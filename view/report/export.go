@@ -35,6 +35,10 @@ func rootTexts(o *Options, l *profile.Labels) []string {
 	return levels
 }
 
+// Keeper tells which samples pass the filter, as flame graphs and exports have
+// it: their labels and at least one of their frames. Nil if all do.
+func (o *Options) Keeper(p *profile.Profile) func(profile.Sample) bool { return o.keeper(p) }
+
 // keeper tells which samples pass the filter: their labels and at least one of
 // their frames. Nil if all do.
 func (o *Options) keeper(p *profile.Profile) func(profile.Sample) bool {

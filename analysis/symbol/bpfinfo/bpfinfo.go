@@ -15,6 +15,7 @@ package bpfinfo
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -33,7 +34,7 @@ type Program struct {
 	// Life is what gantry's recorder knew of it; nil if another recorded.
 	Life *perfdata.BPFLife
 
-	types *Names
+	types *perfdata.BTF // nil if it has none
 	subs  []Sub
 	lines []line // in the order of addresses
 }
@@ -71,20 +72,21 @@ func Read(f *perfdata.Features, o perf.Order) (*Programs, error) {
 		errBTF = nil
 	}
 	lives, errLives := perfdata.DecodeGantryBPF(f.Gantry)
-	p, errNames := New(progs, btfs, lives)
+	p, errNames := New(progs, btfs, lives, o)
 	return p, errors.Join(err, errBTF, errLives, errNames)
 }
 
-// New makes Programs of what was decoded. It keeps what it is given.
-func New(progs []perfdata.BPFProgram, btfs []perfdata.BPFBTF, lives []perfdata.BPFLife) (*Programs, error) {
+// New makes Programs of what was decoded, with BTF in the order o. It keeps what
+// it is given. An error tells of the first BTF that cannot be read.
+func New(progs []perfdata.BPFProgram, btfs []perfdata.BPFBTF, lives []perfdata.BPFLife, o perf.Order) (*Programs, error) {
 	p := &Programs{byID: make(map[uint32]*Program, len(progs))}
 	var bad error
-	types := make(map[uint32]*Names, len(btfs))
+	types := make(map[uint32]*perfdata.BTF, len(btfs))
 	for i := range btfs {
-		names, err := ReadNames(btfs[i].Data)
+		names, err := perfdata.ParseBTF(btfs[i].Data, o)
 		types[btfs[i].ID] = names
-		if bad == nil {
-			bad = err
+		if err != nil && bad == nil {
+			bad = fmt.Errorf("BTF %d: %w", btfs[i].ID, err)
 		}
 	}
 	for i := range progs {

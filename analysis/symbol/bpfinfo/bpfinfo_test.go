@@ -3,10 +3,8 @@
 package bpfinfo
 
 import (
-	"encoding/binary"
 	"errors"
 	"math"
-	"strings"
 	"testing"
 
 	"github.com/gantry-tools/gantry/internal/testutil"
@@ -32,7 +30,7 @@ func twoFunctions() (perfdata.BPFProgram, perfdata.BPFBTF) {
 
 func TestLines(t *testing.T) {
 	prog, types := twoFunctions()
-	all, err := New([]perfdata.BPFProgram{prog}, []perfdata.BPFBTF{types}, []perfdata.BPFLife{{ID: 5, UID: 3}, {ID: 6}})
+	all, err := New([]perfdata.BPFProgram{prog}, []perfdata.BPFBTF{types}, []perfdata.BPFLife{{ID: 5, UID: 3}, {ID: 6}}, perf.LittleEndian)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +68,7 @@ func TestDetailsThatLie(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			prog, types := twoFunctions()
 			change(&prog)
-			all, err := New([]perfdata.BPFProgram{prog}, []perfdata.BPFBTF{types}, nil)
+			all, err := New([]perfdata.BPFProgram{prog}, []perfdata.BPFBTF{types}, nil, perf.LittleEndian)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -89,7 +87,7 @@ func askAll(t *testing.T, p *Program) {
 			t.Errorf("a subprogram from %#x to %#x has %d bytes of code", s.Start, s.End, len(s.Code()))
 		}
 		for _, addr := range []uint64{s.Start, s.Start + 1, s.End - 1, s.End} {
-			if l, ok := p.Line(addr); ok && (len(l.File) > maxString || len(l.Text) > maxString) {
+			if l, ok := p.Line(addr); ok && (len(l.File) > 4096 || len(l.Text) > 4096) {
 				t.Errorf("a line of %d bytes", len(l.Text))
 			}
 		}
@@ -99,40 +97,19 @@ func askAll(t *testing.T, p *Program) {
 	}
 }
 
+// A BTF that cannot be read is told, and its programs have no lines.
 func TestBadBTF(t *testing.T) {
-	_, types := twoFunctions()
-	le := binary.LittleEndian
-	for name, change := range map[string]func([]byte) []byte{
-		"empty":          func([]byte) []byte { return nil },
-		"cut off":        func(b []byte) []byte { return b[:len(b)-1] },
-		"no magic":       func(b []byte) []byte { b[0] = 0; return b },
-		"types outside":  func(b []byte) []byte { le.PutUint32(b[8:], math.MaxUint32); return b },
-		"many types":     func(b []byte) []byte { le.PutUint32(b[12:], math.MaxUint32); return b },
-		"many members":   func(b []byte) []byte { le.PutUint32(b[28:], 4<<24|0xffff); return b },
-		"unknown kind":   func(b []byte) []byte { le.PutUint32(b[28:], 31<<24); return b },
-		"strings beyond": func(b []byte) []byte { le.PutUint32(b[16:], 1<<31); return b },
-	} {
-		n, err := ReadNames(change(append([]byte{}, types.Data...)))
-		if !errors.Is(err, ErrFormat) {
-			t.Errorf("%s: %v, want ErrFormat", name, err)
-		}
-		n.Func(1)
-		n.String(1)
+	prog, types := twoFunctions()
+	types.Data = types.Data[:len(types.Data)-1]
+	all, err := New([]perfdata.BPFProgram{prog}, []perfdata.BPFBTF{types}, nil, perf.LittleEndian)
+	if !errors.Is(err, perfdata.ErrTruncated) {
+		t.Errorf("%v, want ErrTruncated", err)
 	}
-	// The strings are right where the types are not.
-	b := append([]byte{}, types.Data...)
-	le.PutUint32(b[28:], 31<<24)
-	if n, _ := ReadNames(b); n.String(1) != "handle_packets_fast" {
-		t.Errorf("string 1 is %q", n.String(1))
+	p := all.Program(5)
+	if l, ok := p.Line(0x1001); !ok || l.Line != 7 || l.File != "" || p.FullName() != "handle_packets_" {
+		t.Errorf("%+v of %s", l, p.FullName())
 	}
-	long, off := testutil.MakeBTF(nil, strings.Repeat("x", 2*maxString), "\xff\x1b[31m")
-	n, err := ReadNames(long)
-	if s := n.String(1); err != nil || len(s) != maxString {
-		t.Errorf("%d bytes, %v", len(s), err)
-	}
-	if s := n.String(off["\xff\x1b[31m"]); s != "\xff\x1b[31m" {
-		t.Errorf("%q is not as it was", s)
-	}
+	askAll(t, p)
 }
 
 func FuzzPrograms(f *testing.F) {
@@ -147,20 +124,5 @@ func FuzzPrograms(f *testing.F) {
 		for _, p := range all.byID {
 			askAll(t, p)
 		}
-	})
-}
-
-func FuzzNames(f *testing.F) {
-	_, types := twoFunctions()
-	f.Add(types.Data, uint32(1))
-	f.Fuzz(func(t *testing.T, b []byte, id uint32) {
-		n, err := ReadNames(b)
-		if err == nil && len(n.funcs) > len(b)/btfType {
-			t.Errorf("%d functions in %d bytes", len(n.funcs), len(b))
-		}
-		if s := n.Func(id); len(s) > maxString || len(s) > len(b) {
-			t.Errorf("a name of %d bytes", len(s))
-		}
-		n.String(id)
 	})
 }

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package disasm shows machine code as assembler: x86-64 and arm64, in the
+// syntax of GNU.
+//
+// The code comes from binaries and recordings that nobody vouches for. Every
+// byte of it becomes part of an instruction, and no instruction is empty: what
+// is not understood is shown as data. What that is, Disassemble counts, so that
+// a caller may ask a better disassembler: [ParseObjdump] reads what objdump
+// says.
+package disasm
+
+// Arch is an instruction set.
+type Arch uint8
+
+// The instruction sets.
+const (
+	NoArch Arch = iota
+	AMD64
+	ARM64
+)
+
+// ArchOf is the instruction set of a machine that calls itself so (uname -m).
+func ArchOf(machine string) Arch {
+	switch machine {
+	case "x86_64", "amd64":
+		return AMD64
+	case "aarch64", "arm64":
+		return ARM64
+	}
+	return NoArch
+}
+
+// String is the name that uname -m gives the machine.
+func (a Arch) String() string {
+	switch a {
+	case AMD64:
+		return "x86_64"
+	case ARM64:
+		return "aarch64"
+	}
+	return "unknown"
+}
+
+// Flow is how an instruction goes on.
+type Flow uint8
+
+// What instructions do to the flow of the program.
+const (
+	// Next: it goes on with the instruction behind it.
+	Next Flow = iota
+	// Jump: it goes on, or may go on, elsewhere.
+	Jump
+	// Call: a function is called.
+	Call
+)
+
+// Insn is one instruction.
+type Insn struct {
+	Addr uint64
+	Size int // bytes, at least 1
+	// Text is the assembler, without the name of the target.
+	Text string
+	// Target is where it jumps, what it calls, or the data that it refers to
+	// by its distance; 0 if that is not in the instruction.
+	Target uint64
+	Flow   Flow
+	// Unknown: nobody knows what it is; Text shows its bytes.
+	Unknown bool
+}
+
+// Disassemble splits code, which was at addr, into instructions. unknown is how
+// many of them were not understood. It is nil for NoArch.
+func Disassemble(a Arch, code []byte, addr uint64) (list []Insn, unknown int) {
+	var one func([]byte, uint64) Insn
+	switch a {
+	case AMD64:
+		one = amd64
+	case ARM64:
+		one = arm64
+	default:
+		return nil, 0
+	}
+	for len(code) > 0 {
+		in := one(code, addr)
+		if in.Unknown {
+			unknown++
+		}
+		list = append(list, in)
+		code, addr = code[in.Size:], addr+uint64(in.Size)
+	}
+	return list, unknown
+}
