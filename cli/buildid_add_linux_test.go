@@ -67,9 +67,9 @@ func TestAddHostileContainer(t *testing.T) {
 		t.Fatal(err)
 	}
 	store := filepath.Join(t.TempDir(), "store")
-	add := func(path string) (stdout, stderr string, code int) {
+	add := func(args ...string) (stdout, stderr string, code int) {
 		var out, errs bytes.Buffer
-		code = Main(strings.NewReader(""), &out, &errs, []string{"buildid", "add", "--buildid-dir", store, "--container", c.ID, path})
+		code = Main(strings.NewReader(""), &out, &errs, append([]string{"buildid", "add", "--buildid-dir", store, "--container", c.ID}, args...))
 		return out.String(), errs.String(), code
 	}
 	bad := []string{"fifo", "device", "block", "socket", "script", "huge", "empty", "nothing", "../../" + secret}
@@ -82,8 +82,18 @@ func TestAddHostileContainer(t *testing.T) {
 			t.Errorf("%s: status %d, stdout %q, stderr %q", name, code, out, errs)
 		}
 	}
-	if out, errs, code := add("/app/server"); code != 0 || !strings.HasSuffix(out, " /app/server\n") {
-		t.Errorf("the container's own file: status %d, %q, %q", code, out, errs)
+	out, errs, code := add("/app/server")
+	if code != 0 || !strings.HasSuffix(out, " /app/server\n") {
+		t.Fatalf("the container's own file: status %d, %q, %q", code, out, errs)
+	}
+	id, _, _ := strings.Cut(out, " ")
+	for _, name := range bad {
+		if name == "script" || name == "empty" {
+			continue // files of the container, as a source file may be
+		}
+		if out, errs, code := add("--source-of", id, "/"+name); code != 1 || out != "" || !strings.HasPrefix(errs, "gantry: ") {
+			t.Errorf("%s for a source file: status %d, stdout %q, stderr %q", name, code, out, errs)
+		}
 	}
 	if _, errs, code := add("app/server"); code != 1 || !strings.Contains(errs, "not an absolute path") {
 		t.Errorf("a relative path: status %d, %q", code, errs)
