@@ -88,6 +88,9 @@ type identity struct {
 	// started before does not count any more.
 	empty bool
 	died  uint64
+	// left: its namespaces are forgotten. fixed: the kernel has it from the
+	// start, because it was chosen by its numbers.
+	left, fixed bool
 }
 
 // waiting: it is not settled what the identity satisfies, and it matters.
@@ -161,7 +164,11 @@ func (f *Filter) Refresh() bool {
 	for _, i := range f.identities {
 		f.settleIdentity(i)
 	}
-	return f.pending < before
+	settled := f.pending < before
+	for _, i := range f.identities {
+		f.bury(i)
+	}
+	return settled
 }
 
 // Waiting reports whether asking the runtimes again, if they were not asked
@@ -367,7 +374,7 @@ func (f *Filter) place(id nsID, status bool) *place {
 			p.any |= m.Any
 			if m.Listed || m.Open != 0 {
 				in := f.identity(i, &key, status)
-				in.at = append(in.at, id)
+				in.at, in.left = append(in.at, id), false
 				p.ids = append(p.ids, in)
 			}
 		case m.unknown(ns, &f.plan.host):
@@ -420,4 +427,7 @@ func (m *mask) all() kernel.Rules {
 // time of the recording's clock.
 func (f *Filter) Round(now uint64) {
 	f.tasks.round(now)
+	for _, ns := range f.tasks.over() {
+		f.forget(ns)
+	}
 }

@@ -64,7 +64,7 @@ func (f *Filter) LoadKernel(cgroups int) error {
 		m := &f.plan.masks[i]
 		for _, l := range m.listed {
 			if id, ok := m.identity(&l.ns, &f.plan.host); ok {
-				f.identity(i, &id, true)
+				f.identity(i, &id, true).fixed = true
 			}
 		}
 	}
@@ -159,6 +159,13 @@ func (c *cache) identity(id *kernel.Identity, mask int, s state) {
 	}
 	c.ids.add(*id)
 	c.note(err)
+}
+
+// forget takes out an identity that no task has any more.
+func (c *cache) forget(id *kernel.Identity) {
+	if c.ids.remove(*id) {
+		c.note(c.programs.ForgetIdentity(id))
+	}
 }
 
 func (c *cache) note(err error) {

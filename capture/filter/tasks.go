@@ -26,10 +26,12 @@ type tasks struct {
 	ended, older []int32
 	moved        []int32 // those with more than one span
 	last         uint64  // time of the last round
+	rounds       uint64
 	// live is how many tasks are in namespaces, by nsID; turns are when nobody
 	// was left, or somebody came again.
 	live  []int
 	turns []turn
+	vacant
 }
 
 // turn is when the first task came into namespaces, or the last one left.
@@ -77,10 +79,16 @@ func (t *tasks) id(ns container.Namespaces) nsID {
 	}
 	id, ok := t.ids[ns]
 	if !ok {
-		id = nsID(len(t.known))
-		t.known = append(t.known, ns)
-		t.live = append(t.live, 0)
+		id = t.take(nsID(len(t.known)))
+		if int(id) == len(t.known) {
+			t.known = append(t.known, container.Namespaces{})
+			t.live = append(t.live, 0)
+		}
+		t.known[id] = ns
 		t.ids[ns] = id
+	}
+	if t.live[id] == 0 {
+		t.empty(id, t.now())
 	}
 	return id
 }
@@ -133,6 +141,7 @@ func (t *tasks) come(ns nsID, time uint64) {
 func (t *tasks) leave(ns nsID, time uint64) {
 	if t.live[ns]--; t.live[ns] == 0 {
 		t.turns = append(t.turns, turn{ns, time})
+		t.empty(ns, t.now())
 	}
 }
 
@@ -250,4 +259,7 @@ func (t *tasks) round(now uint64) {
 		}
 	}
 	t.moved, t.last = still, now
+	t.rounds++
 }
+
+func (t *tasks) now() moment { return moment{t.rounds, t.last} }
