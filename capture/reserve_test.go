@@ -58,6 +58,15 @@ func TestReserve(t *testing.T) {
 	if !offer("/another (deleted)", 1) {
 		t.Error("a file of a process with a sample is not copied")
 	}
+	// Nobody has the number of a process that does not exist.
+	key := binaryKey{}
+	key.Path = "/of/one/that/has/ended (deleted)"
+	before = len(k.waiting)
+	w.offer(&key, seen{pid: 1 << 30, mnt: 2})
+	if len(k.waiting) != before || w.reserve.wanted[1<<30] {
+		t.Error("the file of a process that has ended is to be copied")
+	}
+	w.reserve.forget(1 << 30)
 	w.reserve.forget(int32(os.Getpid()))
 	if w.reserve.count != 0 || len(w.reserve.wanted) != 0 {
 		t.Errorf("%+v is left", w.reserve)

@@ -33,14 +33,14 @@ func TestContainersTable(t *testing.T) {
 		{"table", containersFlags{output: "table"}, "" +
 			"NAME     ID            RUNTIME     POD       NAMESPACE  IMAGE     PIDS  CGROUP\n" +
 			"app      abababababab  containerd  shop-6d…  producti…  …shop:v3    12  …b.scope\n" +
-			"a?[31m…  evil          runc        -         -          -            1  /x\n" +
+			`a\x1b[…` + "  evil          runc        -         -          -            1  /x\n" +
 			"pid:40…  -             -           -         -          -            3  -\n"},
 		{"wide", containersFlags{output: "wide"}, "" +
 			"NAME            ID            RUNTIME     POD                    NAMESPACE   IMAGE                              PIDS  CGROUP\n" +
 			"app             abababababab  containerd  shop-6d4cf56db6-x2x9q  production  registry.example.com/team/shop:v3    12  /kubepods.slice/kubepods-burstable.slice/cri-containerd-abab.scope\n" +
-			"a?[31m?b        evil          runc        -                      -           -                                     1  /x\n" +
+			`a\x1b[31m\x0ab` + "  evil          runc        -                      -           -                                     1  /x\n" +
 			"pid:4026532001  -             -           -                      -           -                                     3  -\n"},
-		{"name", containersFlags{output: "name"}, "shop-6d4cf56db6-x2x9q/app\na?[31m?b\npid:4026532001\n"},
+		{"name", containersFlags{output: "name"}, "shop-6d4cf56db6-x2x9q/app\na\\x1b[31m\\x0ab\npid:4026532001\n"},
 		{"quiet", containersFlags{output: "table", quiet: true}, "abababababab\nevil\npid:4026532001\n"},
 		{"quiet, json", containersFlags{output: "json", quiet: true}, "[\n  \"" + strings.Repeat("ab", 32) + "\",\n  \"evil\",\n  \"pid:4026532001\"\n]\n"},
 		{"quiet in full", containersFlags{quiet: true, noTrunc: true}, strings.Repeat("ab", 32) + "\nevil\npid:4026532001\n"},
@@ -68,7 +68,7 @@ func TestContainersNone(t *testing.T) {
 func TestContainersWarnings(t *testing.T) {
 	var b bytes.Buffer
 	warnContainers(&b, []container.Warning{{Where: "docker (/run/docker.sock)", Err: fmt.Errorf("dial: %w", fs.ErrPermission)}, {Where: "x\ny", Err: fs.ErrClosed}})
-	want := "gantry: docker (/run/docker.sock): dial: permission denied\ngantry: x?y: file already closed\nhint: run as root to see all containers and names\n"
+	want := "gantry: docker (/run/docker.sock): dial: permission denied\ngantry: x\\x0ay: file already closed\nhint: run as root to see all containers and names\n"
 	if diff := cmp.Diff(want, b.String()); diff != "" {
 		t.Error(diff)
 	}

@@ -66,7 +66,7 @@ func (f *recordFlags) setContainers(e *env, cmd *cobra.Command, o *capture.Optio
 func (f *recordFlags) choose(o *capture.Options, r *container.Resolver, sel string) (container.Choice, error) {
 	c, err := o.Definitions.ParseChoice(sel)
 	if errors.Is(err, container.ErrDefinition) {
-		return c, hint.Wrap(err, "--define or the configuration may have others; see docs/definitions.md")
+		return c, hint.Wrap(err, "choose one of its identities ('gantry containers --definition NAME' lists them), or --define another; see docs/definitions.md")
 	}
 	if err != nil {
 		return c, err

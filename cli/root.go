@@ -16,6 +16,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/gantry-tools/gantry/internal/hint"
 )
@@ -95,7 +96,7 @@ container did it. Its verbs and letters are perf's, its files are perf.data.
 	root.SetOut(e.stdout)
 	root.SetErr(e.stderr)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usageError(cmd, err)
+		return usageError(cmd, flagError(err))
 	})
 	cobra.AddTemplateFunc("flagUsages", flagUsages)
 	root.SetUsageTemplate(strings.NewReplacer(
@@ -127,6 +128,16 @@ func noArgs(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	return usageError(cmd, fmt.Errorf("%s takes no argument, but there is %q", cmd.CommandPath(), args[0]))
+}
+
+// flagError says what is wrong with the value of a switch, for which pflag names
+// a function of Go's.
+func flagError(err error) error {
+	var bad *pflag.InvalidValueError
+	if !errors.As(err, &bad) || bad.GetFlag().Value.Type() != "bool" {
+		return err
+	}
+	return fmt.Errorf("--%s is a switch and takes no %q: write --%[1]s, or --%[1]s=false", bad.GetFlag().Name, bad.GetValue())
 }
 
 // usageError is a wrong flag or argument: exit status 2 and where help is.

@@ -125,7 +125,8 @@ func (c *taskChoice) container(p *container.Task) *container.Container {
 // hostName is what the host is called where the name of a container stands.
 const hostName = "[host]"
 
-// name is what to call the container that a task is in.
+// name is what to call the container that a task is in, "" if this user may not
+// know.
 func (c *taskChoice) name(p *container.Task) string {
 	if found := c.container(p); found != nil {
 		return found.Label()
@@ -133,7 +134,25 @@ func (c *taskChoice) name(p *container.Task) string {
 	if id, ok := c.resolver.Table().Identify(c.nameBy, p); ok {
 		return c.nameBy.Text(id)
 	}
+	if c.unknown(p) {
+		return ""
+	}
 	return hostName
+}
+
+// unknown: a namespace that would tell is not known, and none is the host's.
+func (c *taskChoice) unknown(p *container.Task) bool {
+	set, host, missing := c.nameBy.Set(), &c.resolver.Table().Host, false
+	for n, ino := range p.Namespaces {
+		switch {
+		case !set.Has(container.Namespace(n)):
+		case ino == 0:
+			missing = true
+		case ino == host[n]:
+			return false
+		}
+	}
+	return missing
 }
 
 // want is the choice in the form of package snapshot.

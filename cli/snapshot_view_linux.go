@@ -83,7 +83,11 @@ func (v *snapshotView) task(t *snapshot.Task) {
 	place := v.choice.place(t)
 	p := v.at[t.PID]
 	if p == nil {
-		p = &processView{PID: t.PID, PPID: t.PPID, Kernel: t.Kernel, Container: v.choice.name(&place), Threads: []threadView{}, Mappings: []mappingView{}}
+		in := hostName // where the kernel's threads are
+		if !t.Kernel {
+			in = v.choice.name(&place)
+		}
+		p = &processView{PID: t.PID, PPID: t.PPID, Kernel: t.Kernel, Container: in, Threads: []threadView{}, Mappings: []mappingView{}}
 		v.at[t.PID] = p
 		v.List = append(v.List, p)
 	}
@@ -112,6 +116,9 @@ func (v *snapshotView) mapping(m *perf.Mmap2) {
 	}
 	p.Mappings = append(p.Mappings, view)
 }
+
+// in is the container in text.
+func (p *processView) in() string { return container.Printable(cmp.Or(p.Container, "-")) }
 
 // protText is PROT_* as /proc/PID/maps has it.
 func protText(prot uint32) string {
@@ -185,7 +192,7 @@ func (v *snapshotView) writeText(w io.Writer, maps bool) error {
 	for _, p := range v.List {
 		for i, s := range []string{
 			strconv.Itoa(int(p.PID)), strconv.Itoa(int(p.PPID)), strconv.Itoa(len(p.Threads)),
-			strconv.Itoa(len(p.Mappings)), container.Printable(p.Container), p.name(),
+			strconv.Itoa(len(p.Mappings)), p.in(), p.name(),
 		} {
 			cols[i].cells = append(cols[i].cells, s)
 		}
@@ -202,7 +209,7 @@ func (v *snapshotView) writeMaps(w io.Writer, width int) error {
 		if len(p.Mappings) == 0 {
 			continue
 		}
-		line := fmt.Sprintf("%d %s in %s", p.PID, p.name(), container.Printable(p.Container))
+		line := fmt.Sprintf("%d %s in %s", p.PID, p.name(), p.in())
 		fmt.Fprintln(b, shorten(line, width, cutEnd))
 		for i := range p.Mappings {
 			m := &p.Mappings[i]

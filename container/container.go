@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -170,19 +169,4 @@ func nsKey(ns Namespaces) Namespaces {
 func agree[T comparable](a, b T) bool {
 	var unknown T
 	return a == b || a == unknown || b == unknown
-}
-
-// Printable is s without what could harm a terminal or a table: control
-// characters, line separators and text direction marks become "?", and so do
-// bytes that are not UTF-8.
-func Printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r < ' ', r >= 0x7f && r < 0xa0, r == '\uFFFD',
-			r == '\u2028', r == '\u2029', r == '\u200e', r == '\u200f', r == '\u061c',
-			r >= '\u202a' && r <= '\u202e', r >= '\u2066' && r <= '\u2069', r == '\ufeff':
-			return '?'
-		}
-		return r
-	}, s)
 }

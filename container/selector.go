@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/gantry-tools/gantry/internal/hint"
 )
 
 // ErrDefinition says that there is no definition of that name, or that it does
@@ -47,7 +49,8 @@ func (s Definitions) ParseChoice(text string) (Choice, error) {
 	}
 	if c.Definition = s.Find(name); c.Definition != nil {
 		if c.Name = rest; rest == "" {
-			return c, fmt.Errorf("%q names no container behind the definition: %w", text, ErrNoMatch)
+			err := fmt.Errorf("%q names no container behind the definition: %w", text, ErrNoMatch)
+			return c, hint.Wrap(err, fmt.Sprintf("write %s:any for all of them, or %[1]s:NAME for one; 'gantry containers' lists what runs", name))
 		}
 		return c, nil
 	}
@@ -66,14 +69,23 @@ func (c *Choice) check() error {
 	}
 	for n, ino := range c.Identity.Namespaces {
 		if ino != 0 && !d.Set().Has(Namespace(n)) {
-			return fmt.Errorf("%q: no identity has a %s namespace under the definition %s: %w", c.Text, Namespace(n), d, ErrDefinition)
+			return &mismatchError{fmt.Sprintf("%q: the definition %s has no %s namespace", c.Text, d, Namespace(n))}
 		}
 	}
 	if (c.Identity.Cgroup != 0 || c.Identity.CgroupPath != "") && !d.Runtime && len(d.Cgroups) == 0 {
-		return fmt.Errorf("%q: no identity has a cgroup under the definition %s: %w", c.Text, d, ErrDefinition)
+		return &mismatchError{fmt.Sprintf("%q: the definition %s has no cgroup", c.Text, d)}
 	}
 	return nil
 }
+
+// mismatchError is ErrDefinition where there is the definition, but the identity
+// is none of it.
+type mismatchError struct{ text string }
+
+func (e *mismatchError) Error() string { return e.text }
+
+// Unwrap is ErrDefinition.
+func (e *mismatchError) Unwrap() error { return ErrDefinition }
 
 // Select finds the containers that a name means, as Match does; one with a * in
 // it means all containers of which a name, label, pod, image or id matches,

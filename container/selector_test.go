@@ -95,9 +95,9 @@ func TestParseChoiceErrors(t *testing.T) {
 		"pdo:any":              {ErrDefinition, "there are container, pod, kernel-default, vm, job, tree"},
 		"pdo:net:5,ipc:6":      {ErrDefinition, `"pdo"`},
 		"pod:":                 {ErrNoMatch, "names no container"},
-		"pod:pid:5":            {ErrDefinition, "no identity has a pid namespace under the definition pod=net,ipc"},
-		"pod:net:5,cgroup:/x":  {ErrDefinition, "no identity has a cgroup under the definition pod=net,ipc"},
-		"tree:mnt:5,cgroup:/x": {ErrDefinition, "no identity has a mnt namespace"},
+		"pod:pid:5":            {ErrDefinition, "the definition pod=net,ipc has no pid namespace"},
+		"pod:net:5,cgroup:/x":  {ErrDefinition, "the definition pod=net,ipc has no cgroup"},
+		"tree:mnt:5,cgroup:/x": {ErrDefinition, "has no mnt namespace"},
 	} {
 		c, err := defs.ParseChoice(text)
 		if !errors.Is(err, want.err) || !strings.Contains(fmt.Sprint(err), want.text) {

@@ -301,14 +301,3 @@ func FuzzTableJSON(f *testing.F) {
 		}
 	})
 }
-
-func TestPrintable(t *testing.T) {
-	for in, want := range map[string]string{
-		"web-1 größe 容器": "web-1 größe 容器", "a\x1b[31mb": "a?[31mb", "a\nb\tc": "a?b?c", "\u202eabc": "?abc",
-		"\xffx": "?x", "\u0085": "?", "a\u2028b": "a?b", "\x7f": "?",
-	} {
-		if got := Printable(in); got != want {
-			t.Errorf("%q: %q", in, got)
-		}
-	}
-}

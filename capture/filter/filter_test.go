@@ -470,8 +470,8 @@ func TestCgroupsOfThisMachine(t *testing.T) {
 	if v, _ := f.Decide(&Sample{TID: 1, Time: 1, Cgroup: id}); v != Keep || f.cgroups[id] == nil || f.cgroups[id].path != cg.Path {
 		t.Errorf("verdict %d, cgroup %+v, want %s", v, f.cgroups[id], cg.Path)
 	}
-	if path := f.cgroupOf(int32(os.Getpid())); path == "" || path[0] != '/' {
-		t.Errorf("this process is in cgroup %q", path)
+	if path, err := f.cgroupOf(int32(os.Getpid())); err != nil || path == "" || path[0] != '/' {
+		t.Errorf("this process is in cgroup %q (%v)", path, err)
 	}
 	if v, _ := f.Decide(&Sample{TID: 1, Time: 1, Cgroup: 1 << 60}); v != Drop || f.stats.Unknown != 1 || !f.lost[1<<60] {
 		t.Errorf("no cgroup: verdict %d, %+v", v, f.stats)

@@ -13,8 +13,12 @@ import (
 
 // Wanted reports whether samples of a process, where it is now, may be recorded.
 // It asks the kernel for the cgroup, and takes for true what it cannot find out.
+// Of one that has ended there may be samples, but there will not be more.
 func (f *Filter) Wanted(pid int32) bool {
-	path := f.cgroupOf(pid)
+	path, err := f.cgroupOf(pid)
+	if procfs.Gone(err) {
+		return false
+	}
 	if path == "" {
 		return true
 	}
@@ -27,23 +31,23 @@ func (f *Filter) Wanted(pid int32) bool {
 
 // cgroupOf is the path of the cgroup that a process is in, "" if that cannot be
 // found out.
-func (f *Filter) cgroupOf(pid int32) string {
+func (f *Filter) cgroupOf(pid int32) (string, error) {
 	if f.perfTree == nil {
-		return ""
+		return "", nil
 	}
 	list, err := f.fs.Proc(int(pid)).Cgroups()
 	if err != nil {
-		return ""
+		return "", err
 	}
 	c := f.perfTree.Of(list)
 	if c == nil {
-		return ""
+		return "", nil
 	}
 	dir, err := f.perfTree.Dir(c.Path)
 	if err != nil {
-		return ""
+		return "", nil
 	}
-	return f.full(dir)
+	return f.full(dir), nil
 }
 
 // full is the path of a cgroup from its directory.

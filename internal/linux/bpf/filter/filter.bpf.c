@@ -97,10 +97,11 @@ static __always_inline __u32 pid_ns_of(struct task_struct *task)
 {
 	struct pid *pid = task->thread_pid;
 	struct pid_namespace *ns = 0;
-	__u32 level = pid->level;
+	__u32 level;
 
 	if (!pid)
 		return 0; // it has been reaped
+	level = pid->level;
 	bpf_probe_read_kernel(&ns, sizeof(ns), (void *)&pid->numbers + level * bpf_core_type_size(struct upid) +
 		bpf_core_field_offset(struct upid, ns));
 	return ns ? BPF_CORE_READ(ns, ns.inum) : 0;
