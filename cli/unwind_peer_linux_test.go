@@ -96,7 +96,7 @@ int main(int, char **argv) {
 
 // TestUnwindPeer compares unwound stacks with perf's, frame by frame.
 func TestUnwindPeer(t *testing.T) {
-	testutil.Require(t, testutil.Root, testutil.PerfEvents, testutil.Tool("perf", "gcc", "g++", "clang"), testutil.Arch("amd64"))
+	testutil.Require(t, testutil.Root, testutil.PerfEvents, testutil.Tool("perf", "gcc", "g++", "clang", "bash", "perl", "gzip"), testutil.Arch("amd64"))
 	dir := t.TempDir()
 	p := peer{t: t, dir: dir}
 	store := filepath.Join(dir, ".debug") // where perf keeps the vdso
@@ -105,21 +105,29 @@ func TestUnwindPeer(t *testing.T) {
 		name, compiler, src string
 		flags               []string
 		rounds              int
-		gantry              bool // recorded by gantry
-		running             bool // from when it runs already
+		gantry              bool     // recorded by gantry
+		running             bool     // from when it runs already
+		argv                []string // a program of the machine, in place of a source
 	}{
 		{name: "c", compiler: "gcc", src: unwindC, flags: []string{"-O2", "-fomit-frame-pointer"}, rounds: 400},
 		{name: "c-by-gantry", compiler: "gcc", src: unwindC, flags: []string{"-O2", "-fomit-frame-pointer"}, rounds: 200, gantry: true},
 		{name: "c-attached", compiler: "gcc", src: unwindC, flags: []string{"-O2", "-fomit-frame-pointer"}, rounds: 200, running: true},
 		{name: "c-clang", compiler: "clang", src: unwindC, flags: []string{"-O1"}, rounds: 200},
 		{name: "cxx", compiler: "g++", src: unwindCxx, flags: []string{"-x", "c++", "-O2"}, rounds: 150},
+		{name: "bash", argv: []string{"bash", "-c", "for ((i = 0; i < 40000; i++)); do x=$((x + i)); y=${x/1/2}; done"}},
+		{name: "perl", argv: []string{"perl", "-e", `for (1..100000) { $h{$_ % 997} .= "x$_"; } print length join "", map { sort split //, $_ } values %h`}},
+		{name: "gzip", argv: []string{"gzip", "-9", "-c", "/proc/self/exe", "/proc/kallsyms"}},
 		{name: "cxx-unoptimised", compiler: "g++", src: unwindCxx, flags: []string{"-x", "c++", "-O0"}, rounds: 50},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p.t = t
-			prog := compileAs(t, filepath.Join(dir, c.name), c.compiler, c.src, append(c.flags, "-pthread"))
+			prog, argv := filepath.Join(dir, c.name), c.argv
+			if argv == nil {
+				prog = compileAs(t, prog, c.compiler, c.src, append(c.flags, "-pthread"))
+				argv = []string{prog, strconv.Itoa(c.rounds)}
+			}
 			file := prog + ".data"
-			record := []string{"record", "-q", "-e", "cpu-clock", "-F", "1999", "--call-graph", "dwarf", "-o", file, "--", prog, strconv.Itoa(c.rounds)}
+			record := append([]string{"record", "-q", "-e", "cpu-clock", "-F", "1999", "--call-graph", "dwarf", "-o", file, "--"}, argv...)
 			switch {
 			case c.running:
 				p.recordRunning(prog, c.rounds, file, store)

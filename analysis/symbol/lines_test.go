@@ -374,19 +374,35 @@ fn main() {
 // buildRust compiles a Rust program and returns its path.
 func buildRust(t *testing.T) string {
 	t.Helper()
-	// rustup's rustc is there without a compiler behind it.
-	if text, err := exec.Command("rustc", "--version").CombinedOutput(); err != nil {
-		testutil.NotHere(t, "needs a Rust compiler: rustc: %v\n%s", err, text)
-	}
+	rustc := rustCompiler(t)
 	dir := t.TempDir()
 	src, out := filepath.Join(dir, "main.rs"), filepath.Join(dir, "program")
 	if err := os.WriteFile(src, []byte(rustProgram), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if text, err := exec.Command("rustc", "-g", "-O", "-o", out, src).CombinedOutput(); err != nil {
+	if text, err := exec.Command(rustc, "-g", "-O", "-o", out, src).CombinedOutput(); err != nil {
 		t.Fatalf("rustc: %v\n%s", err, text)
 	}
 	return out
+}
+
+// rustCompiler is a compiler that works: rustup's is there without one behind it
+// if none was chosen, but may have some.
+func rustCompiler(t *testing.T) string {
+	t.Helper()
+	list := []string{"rustc"}
+	if home, err := os.UserHomeDir(); err == nil {
+		more, _ := filepath.Glob(filepath.Join(home, ".rustup/toolchains/*/bin/rustc"))
+		list = append(list, more...)
+	}
+	var last error
+	for _, rustc := range list {
+		if last = exec.Command(rustc, "--version").Run(); last == nil {
+			return rustc
+		}
+	}
+	testutil.NotHere(t, "needs a Rust compiler: rustc: %v", last)
+	return ""
 }
 
 // A stripped Go program has the functions and lines of the whole one.
