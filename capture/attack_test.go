@@ -257,6 +257,7 @@ func FuzzDebugPaths(f *testing.F) {
 	f.Add([]byte("app.debug\x00\x00\x00\x01\x02\x03\x04"), "/usr/bin/app")
 	f.Add([]byte("../../etc/shadow\x00"), "/a/../b")
 	f.Add([]byte(".."), "")
+	f.Add([]byte("/"), "/")
 	f.Fuzz(func(t *testing.T, section []byte, name string) {
 		text := linked(section)
 		id, err := buildid.Parse(wantedID)

@@ -99,7 +99,7 @@ func debugLink(f *elf.File) string {
 		return ""
 	}
 	name, _, _ := bytes.Cut(b, []byte{0})
-	if s := string(name); s != "" && s == path.Base(s) && s != "." && s != ".." {
+	if s := string(name); s == path.Base(s) && s != "." && s != ".." && s != "/" {
 		return s
 	}
 	return ""

@@ -139,7 +139,7 @@ func readDebugLink(f *elf.File) debugLink {
 		return debugLink{}
 	}
 	name := string(b[:end])
-	if name != path.Base(name) || name == "." || name == ".." {
+	if name != path.Base(name) || name == "." || name == ".." || name == "/" {
 		return debugLink{} // it is a name, no path
 	}
 	return debugLink{name, f.ByteOrder.Uint32(b[at:])}

@@ -178,7 +178,7 @@ func TestDebugLink(t *testing.T) {
 		}
 	}
 	// A name that is a path leads nowhere.
-	for _, name := range []string{"../../etc/shadow", "/etc/shadow", "..", ".", ""} {
+	for _, name := range []string{"../../etc/shadow", "/etc/shadow", "..", ".", "/", ""} {
 		b := withSection(t, bare, ".gnu_debuglink", link(name, crc))
 		files := &linkFiles{memFiles: memFiles{files: map[string][]byte{"/opt/app": b}}}
 		if _, err := NewResolver(files).Object(Ref{Path: "/opt/app"}); err != nil || len(files.asked) > 0 {
