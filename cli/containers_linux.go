@@ -63,7 +63,8 @@ commands.`,
 // listed is a container as it is listed.
 type listed struct {
 	*container.Container
-	Processes int `json:"processes"`
+	State     container.State `json:"state"`
+	Processes int             `json:"processes"`
 	// Identities are those of the first process, by definition.
 	Identities map[string]string `json:"identities,omitempty"`
 }
@@ -156,12 +157,12 @@ func (f *containersFlags) choose(r *container.Resolver, args []string) ([]listed
 			}
 		}
 	}
-	processes := r.Processes()
+	status := r.Status()
 	var list []listed
 	for _, c := range found {
-		idle := processes[c] == 0 && c.CgroupID != 0
+		idle := status[c].State == container.StateExited
 		if f.all || len(args) > 0 || c.Kind == container.KindContainer && !idle {
-			list = append(list, listed{c, processes[c], f.identitiesOf(r.Table(), c)})
+			list = append(list, listed{c, status[c].State, status[c].Processes, f.identitiesOf(r.Table(), c)})
 		}
 	}
 	slices.SortStableFunc(list, func(a, b listed) int {
@@ -230,6 +231,7 @@ func (f *containersFlags) columns(list []listed) []column {
 		{title: "NAME", cut: cutEnd},
 		{title: "ID", cut: cutEnd, keep: 12},
 		{title: "RUNTIME"},
+		{title: "STATE"},
 		{title: "POD", cut: cutEnd},
 		{title: "NAMESPACE", cut: cutEnd},
 		{title: "IMAGE", cut: cutBegin},
@@ -246,7 +248,7 @@ func (f *containersFlags) columns(list []listed) []column {
 		if c.ID == "" {
 			name = cmp.Or(name, c.Label())
 		}
-		for i, s := range []string{name, id, c.Runtime, c.Pod, c.PodNamespace, c.Image, strconv.Itoa(l.Processes), c.CgroupPath} {
+		for i, s := range []string{name, id, c.Runtime, string(l.State), c.Pod, c.PodNamespace, c.Image, strconv.Itoa(l.Processes), c.CgroupPath} {
 			all[i].cells = append(all[i].cells, container.Printable(s))
 		}
 	}

@@ -18,9 +18,9 @@ import (
 func podList() []listed {
 	return []listed{
 		{&container.Container{ID: strings.Repeat("ab", 32), Name: "app", Runtime: "containerd", Pod: "shop-6d4cf56db6-x2x9q", PodNamespace: "production",
-			Image: "registry.example.com/team/shop:v3", CgroupPath: "/kubepods.slice/kubepods-burstable.slice/cri-containerd-abab.scope"}, 12, nil},
-		{&container.Container{ID: "evil", Name: "a\x1b[31m\nb", Runtime: "runc", CgroupPath: "/x"}, 1, nil},
-		{&container.Container{Namespaces: container.Namespaces{container.PIDNS: 4026532001}}, 3, nil},
+			Image: "registry.example.com/team/shop:v3", CgroupPath: "/kubepods.slice/kubepods-burstable.slice/cri-containerd-abab.scope"}, container.StatePaused, 12, nil},
+		{&container.Container{ID: "evil", Name: "a\x1b[31m\nb", Runtime: "runc", CgroupPath: "/x"}, container.StateRunning, 1, nil},
+		{&container.Container{Namespaces: container.Namespaces{container.PIDNS: 4026532001}}, container.StateRunning, 3, nil},
 	}
 }
 
@@ -31,15 +31,15 @@ func TestContainersTable(t *testing.T) {
 		want string
 	}{
 		{"table", containersFlags{output: "table"}, "" +
-			"NAME     ID            RUNTIME     POD       NAMESPACE  IMAGE     PIDS  CGROUP\n" +
-			"app      abababababab  containerd  shop-6d…  producti…  …shop:v3    12  …b.scope\n" +
-			`a\x1b[…` + "  evil          runc        -         -          -            1  /x\n" +
-			"pid:40…  -             -           -         -          -            3  -\n"},
+			"NAME    ID            RUNTIME     STATE    POD     NAMESPACE  IMAGE   PIDS  CGROUP\n" +
+			"app     abababababab  containerd  paused   shop-…  producti…  …op:v3    12  …scope\n" +
+			`a\x1b…` + "  evil          runc        running  -       -          -          1  /x\n" +
+			"pid:4…  -             -           running  -       -          -          3  -\n"},
 		{"wide", containersFlags{output: "wide"}, "" +
-			"NAME            ID            RUNTIME     POD                    NAMESPACE   IMAGE                              PIDS  CGROUP\n" +
-			"app             abababababab  containerd  shop-6d4cf56db6-x2x9q  production  registry.example.com/team/shop:v3    12  /kubepods.slice/kubepods-burstable.slice/cri-containerd-abab.scope\n" +
-			`a\x1b[31m\x0ab` + "  evil          runc        -                      -           -                                     1  /x\n" +
-			"pid:4026532001  -             -           -                      -           -                                     3  -\n"},
+			"NAME            ID            RUNTIME     STATE    POD                    NAMESPACE   IMAGE                              PIDS  CGROUP\n" +
+			"app             abababababab  containerd  paused   shop-6d4cf56db6-x2x9q  production  registry.example.com/team/shop:v3    12  /kubepods.slice/kubepods-burstable.slice/cri-containerd-abab.scope\n" +
+			`a\x1b[31m\x0ab` + "  evil          runc        running  -                      -           -                                     1  /x\n" +
+			"pid:4026532001  -             -           running  -                      -           -                                     3  -\n"},
 		{"name", containersFlags{output: "name"}, "shop-6d4cf56db6-x2x9q/app\na\\x1b[31m\\x0ab\npid:4026532001\n"},
 		{"quiet", containersFlags{output: "table", quiet: true}, "abababababab\nevil\npid:4026532001\n"},
 		{"quiet, json", containersFlags{output: "json", quiet: true}, "[\n  \"" + strings.Repeat("ab", 32) + "\",\n  \"evil\",\n  \"pid:4026532001\"\n]\n"},

@@ -53,7 +53,7 @@ print.`,
 	}
 	fl := cmd.Flags()
 	fl.SortFlags = false
-	fl.StringArrayVar(&f.containers, "container", nil, "only these containers: `NAME`, begin of an id, pod, image or identity; * is any text")
+	fl.StringArrayVar(&f.containers, "container", nil, "only these containers: `NAME`, begin of an id, pod, image or cgroup path (/...); * is any text; or DEFINITION:any, an identity")
 	fl.StringVarP(&f.pids, "pid", "p", "", "only these processes: `PIDS` by comma")
 	fl.StringVarP(&f.output, "output", "o", "text", "text, json, or the `FILE` for records (perf.data, ./x); - is a stream of them")
 	fl.BoolVar(&f.maps, "maps", false, "in text, list what is mapped executable too")

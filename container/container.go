@@ -35,6 +35,9 @@ type Container struct {
 	StartTime uint64 `json:"start_time,omitempty"`
 	// Created is the runtime's own word, by the wall clock.
 	Created time.Time `json:"created,omitzero"`
+	// Unstarted is set while the runtime says that the first process waits to
+	// be started. It is of the moment, and so not in recordings.
+	Unstarted bool `json:"-"`
 }
 
 // shortLen is how much of a 64 digit id people read.
@@ -85,6 +88,9 @@ func (c *Container) update(u *Container) {
 			c.ID, c.Name, c.Runtime = "", "", ""
 		}
 		c.Kind = KindContainer
+	}
+	if u.PID != 0 && (u.Runtime == RuntimeRunc || u.Runtime == RuntimeCrun) {
+		c.Unstarted = u.Unstarted
 	}
 	if c.PID == 0 && u.PID != 0 {
 		// The text of a path was a guess, this is the runtime's word.

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -84,6 +85,9 @@ func (s OCIState) container(id string) (Info, error) {
 			in.annotate(b)
 		}
 	}
+	// The first process opens it, and waits for who starts the container.
+	_, err = os.Lstat(filepath.Join(dir, "exec.fifo"))
+	in.Unstarted = err == nil
 	in.ID, in.Owner = id, uid
 	if in.Name == "" {
 		in.Name = chosenName(id)

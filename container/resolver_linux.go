@@ -31,6 +31,7 @@ const defaultTimeout = 2 * time.Second
 // use.
 type Resolver struct {
 	fs      procfs.FS
+	trees   *procfs.CgroupTrees
 	tree    *procfs.CgroupTree // nil if none is mounted
 	noIDs   bool               // perf events have the ids of another tree
 	prefix  string             // in front of the paths of tree.Walk
@@ -72,6 +73,7 @@ func NewResolver(o *ResolverOptions) (*Resolver, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.trees = trees
 	if r.tree = trees.Perf(); r.tree == nil {
 		r.tree, r.noIDs = trees.Fallback(), true
 	}
