@@ -81,11 +81,12 @@ func (s *Session) Function(id profile.FrameID) (f Function, ok bool) {
 // that the function is of.
 func (f *Function) HasDetails() bool { return f.bpf != nil }
 
-// maxCode bounds the code of one function that is shown. The longest that
-// compilers make are a few hundred kilobytes.
-const maxCode = 4 << 20
+// maxCode bounds the code of one function that is shown: an instruction takes
+// hundreds of bytes of memory. The longest functions that compilers make are some
+// hundred kilobytes.
+const maxCode = 512 << 10
 
-// Code is the machine code of the function, at most 4 MiB of it: from the
+// Code is the machine code of the function, at most 512 KiB of it: from the
 // binary, which is found by its build-id, or as the kernel told of a BPF program.
 // Errors are fs.ErrNotExist, ErrNoCode, ErrKernelCode, or those of a
 // symbol.Resolver.

@@ -25,7 +25,7 @@ type annotateFlags struct {
 	selectors             []string
 	pids, tids            []string
 	cpus                  string
-	stdio, noSource       bool
+	stdio                 bool
 	objdump               string
 	opts                  annotate.Options
 	symbols               symbolFlags

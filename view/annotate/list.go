@@ -137,9 +137,15 @@ func (l *Listing) resolve() {
 // addSource finds the lines of source, where they change.
 func (l *Listing) addSource(o *Options) {
 	texts := sources{f: l.Function, files: make(map[string][]string)}
+	var room []symbol.Call
 	for i := range l.Lines {
 		line := &l.Lines[i]
-		line.Calls = l.Calls(nil, line.Addr)
+		room = l.Calls(room[:0], line.Addr)
+		if i > 0 && slices.Equal(room, l.Lines[i-1].Calls) {
+			line.Calls, line.Source = l.Lines[i-1].Calls, l.Lines[i-1].Source
+			continue
+		}
+		line.Calls = slices.Clone(room)
 		if o.NoSource || len(line.Calls) == 0 {
 			continue
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -167,11 +168,7 @@ func (t *text) target(line *Line) string {
 // inlined there.
 func (t *text) source(line *Line, last []symbol.Call) {
 	calls := line.Calls
-	same := len(calls) == len(last)
-	for i := 0; same && i < len(calls); i++ {
-		same = calls[i] == last[i]
-	}
-	if same || len(calls) == 0 {
+	if len(calls) == 0 || slices.Equal(calls, last) {
 		return
 	}
 	indent := strings.Repeat(" ", percentColumn+2+samplesColumn+2+t.addrs+2)

@@ -23,7 +23,8 @@ import (
 	"github.com/gantry-tools/gantry/perf/perfdata"
 )
 
-// Programs are the BPF programs of a recording. nil has none.
+// Programs are the BPF programs of a recording. nil has none. It is not safe for
+// use by several goroutines.
 type Programs struct {
 	byID map[uint32]*Program
 }
@@ -35,6 +36,7 @@ type Program struct {
 	Life *perfdata.BPFLife
 
 	types *perfdata.BTF // nil if it has none
+	ready bool   // subs and lines are made
 	subs  []Sub
 	lines []line // in the order of addresses
 }
@@ -94,7 +96,6 @@ func New(progs []perfdata.BPFProgram, btfs []perfdata.BPFBTF, lives []perfdata.B
 		if progs[i].BTFID != 0 {
 			prog.types = types[progs[i].BTFID]
 		}
-		prog.layOut()
 		p.byID[prog.ID] = prog
 	}
 	for i := range lives {
@@ -105,13 +106,17 @@ func New(progs []perfdata.BPFProgram, btfs []perfdata.BPFBTF, lives []perfdata.B
 	return p, bad
 }
 
-// layOut finds out where the subprograms and the lines are.
+// maxSubs bounds the subprograms of a program. The kernel allows 256.
+const maxSubs = 1024
+
+// layOut finds out where the subprograms and the lines are, when somebody asks.
 func (p *Program) layOut() {
+	if p.ready {
+		return
+	}
+	p.ready = true
 	code := p.JITed
-	for i, start := range p.KSyms {
-		if i >= len(p.FuncLens) {
-			break
-		}
+	for i, start := range p.KSyms[:min(len(p.KSyms), len(p.FuncLens), maxSubs)] {
 		size := uint64(p.FuncLens[i])
 		s := Sub{Start: start, End: start + size}
 		if s.End < start {
@@ -160,6 +165,7 @@ func (p *Programs) Len() int {
 // FullName is the name of the program in its source. The kernel's own is cut to
 // 15 bytes; that of the main function is not.
 func (p *Program) FullName() string {
+	p.layOut()
 	if len(p.subs) > 0 && (p.Name == "" || strings.HasPrefix(p.subs[0].Name, p.Name)) && p.subs[0].Name != "" {
 		return p.subs[0].Name
 	}
@@ -168,10 +174,14 @@ func (p *Program) FullName() string {
 
 // Subs are the subprograms; the main program is the first. They must not be
 // changed.
-func (p *Program) Subs() []Sub { return p.subs }
+func (p *Program) Subs() []Sub {
+	p.layOut()
+	return p.subs
+}
 
 // Sub is the subprogram that an address lies in.
 func (p *Program) Sub(addr uint64) (*Sub, bool) {
+	p.layOut()
 	for i := range p.subs {
 		if s := &p.subs[i]; addr >= s.Start && addr < s.End {
 			return s, true
