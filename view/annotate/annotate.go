@@ -53,11 +53,15 @@ type Function struct {
 	// Of is the weight of the whole event.
 	Of Weight
 	// Loads are the programs, if it is of BPF: each load of the same code counts.
-	Loads []string
+	Loads []Load
 
 	// at are samples by their distance from the function's start.
-	at map[uint64]Weight
+	at       map[uint64]Weight
+	lastLoad Load
 }
+
+// Load is a BPF program, and the container that loaded it, as in profile.Frame.
+type Load struct{ Program, Loader string }
 
 // share is w's part of all, in percent: by value or, for events without values,
 // by samples.
@@ -135,10 +139,11 @@ func keyOf(event int, f *analysis.Function) functionKey {
 
 // addLoad counts a program, and prefers one whose code is known.
 func (f *Function) addLoad(fn *analysis.Function) {
-	if fn.Program == "" || slices.Contains(f.Loads, fn.Program) {
+	l := Load{fn.Program, fn.Loader}
+	if fn.Program == "" || f.lastLoad == l || slices.Contains(f.Loads, l) {
 		return
 	}
-	f.Loads = append(f.Loads, fn.Program)
+	f.Loads, f.lastLoad = append(f.Loads, l), l
 	if !f.HasDetails() && fn.HasDetails() {
 		f.Function = *fn
 	}

@@ -21,8 +21,7 @@ type jsonFunction struct {
 	Path         string     `json:"path"`
 	BuildID      string     `json:"build_id,omitempty"`
 	Kernel       bool       `json:"kernel,omitempty"`
-	Programs     []string   `json:"bpf,omitempty"`
-	Loader       string     `json:"bpfcontainer,omitempty"`
+	Programs     []jsonLoad `json:"bpf,omitempty"`
 	Start        uint64     `json:"start"`
 	Size         uint64     `json:"size"`
 	Event        string     `json:"event"`
@@ -33,6 +32,11 @@ type jsonFunction struct {
 	Missing      string     `json:"missing,omitempty"`
 	Note         string     `json:"note,omitempty"`
 	Instructions []jsonLine `json:"instructions"`
+}
+
+type jsonLoad struct {
+	Program string `json:"program"`
+	Loader  string `json:"container"`
 }
 
 type jsonLine struct {
@@ -85,9 +89,12 @@ func JSON(w io.Writer, list []*Function, arch disasm.Arch, o *Options) error {
 
 func (l *Listing) json(o *Options) *jsonFunction {
 	f := &jsonFunction{
-		Name: l.Name, DSO: l.DSO, Path: l.Path, BuildID: l.BuildID.String(), Kernel: l.Kernel, Programs: l.Loads, Loader: l.Loader,
+		Name: l.Name, DSO: l.DSO, Path: l.Path, BuildID: l.BuildID.String(), Kernel: l.Kernel,
 		Start: l.Start, Size: l.End - l.Start, Event: l.Event, Skid: o.Skid[l.Event],
 		Samples: l.Samples, Value: l.Value, Percent: l.Percent(), Note: l.Note, Instructions: []jsonLine{},
+	}
+	for _, load := range l.Loads {
+		f.Programs = append(f.Programs, jsonLoad(load))
 	}
 	if l.Err != nil {
 		f.Missing = l.Err.Error()

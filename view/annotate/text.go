@@ -65,8 +65,9 @@ func (t *text) head(o *Options) {
 	head("Function:", "%s", l.Name)
 	switch {
 	case len(l.Loads) > 0:
-		head("Program:", "%s", loads(l.Loads))
-		head("Loader:", "%s", l.Loader)
+		programs, loaders := l.loads()
+		head("Program:", "%s", programs)
+		head("Loader:", "%s", loaders)
 	case l.BuildID.IsZero():
 		head("Object:", "%s", l.Path)
 	default:
@@ -87,12 +88,24 @@ func (t *text) head(o *Options) {
 	t.put("#")
 }
 
-// maxLoads bounds the programs that are named.
+// maxLoads bounds the programs, and their loaders, that are named.
 const maxLoads = 4
 
-func loads(list []string) string {
+// loads names the programs, and the containers that loaded them.
+func (f *Function) loads() (programs, loaders string) {
+	var p, c []string
+	for _, l := range f.Loads {
+		p = append(p, l.Program)
+		if !slices.Contains(c, l.Loader) {
+			c = append(c, l.Loader)
+		}
+	}
+	return some(p), some(c)
+}
+
+func some(list []string) string {
 	if n := len(list); n > maxLoads {
-		return fmt.Sprintf("%s and %d loads more", strings.Join(list[:maxLoads], " "), n-maxLoads)
+		return fmt.Sprintf("%s and %d more", strings.Join(list[:maxLoads], " "), n-maxLoads)
 	}
 	return strings.Join(list, " ")
 }

@@ -36,7 +36,7 @@ type Program struct {
 	Life *perfdata.BPFLife
 
 	types *perfdata.BTF // nil if it has none
-	ready bool   // subs and lines are made
+	ready bool          // subs and lines are made
 	subs  []Sub
 	lines []line // in the order of addresses
 }
