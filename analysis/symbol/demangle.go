@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	"github.com/ianlancetaylor/demangle"
+
+	"github.com/gantry-tools/gantry/analysis/symbol/dlang"
 )
 
 // maxDemangled bounds a demangled name to 2^n characters. Hostile names grow
@@ -20,9 +22,9 @@ type names struct {
 	text map[int32]string
 }
 
-// Demangled is the name of a symbol as people write it: C++ and Rust names are
-// demangled, without parameters, as perf does unless told to be verbose. Others
-// are returned as they are. A name is demangled once.
+// Demangled is the name of a symbol as people write it: C++, Rust and D names are
+// demangled, without parameters, as perf does those of the first two unless told
+// to be verbose. Others are returned as they are. A name is demangled once.
 func (o *Object) Demangled(sym int32) string {
 	raw := o.Name(sym)
 	if !mangled(raw) {
@@ -41,9 +43,9 @@ func (o *Object) Demangled(sym int32) string {
 	return text
 }
 
-// mangled reports whether a name may be a C++ or Rust one.
+// mangled reports whether a name may be a C++, Rust or D one.
 func mangled(name string) bool {
-	return strings.HasPrefix(name, "_Z") || strings.HasPrefix(name, "_R")
+	return len(name) > 2 && name[0] == '_' && (name[1] == 'Z' || name[1] == 'R' || name[1] == 'D')
 }
 
 // Demangle is the form of a symbol's name that people read. Names that are not
@@ -56,6 +58,12 @@ func Demangle(name string) string {
 	base, suffix := name, ""
 	if at := strings.IndexByte(name, '@'); at >= 0 {
 		base, suffix = name[:at], name[at:]
+	}
+	if strings.HasPrefix(base, "_D") {
+		if text, ok := dlang.Demangle(base, false); ok {
+			return text + suffix
+		}
+		return name
 	}
 	text := demangle.Filter(keepUnderscores(base), demangle.NoParams, demangle.MaxLength(maxDemangled))
 	if suffix == "" {
