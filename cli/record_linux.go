@@ -113,7 +113,7 @@ func (f *recordFlags) run(e *env, cmd *cobra.Command, args []string) error {
 		return f.levelHint(args, err)
 	}
 	defer r.Close()
-	out, closeOut, err := f.open(e)
+	out, err := f.open(e)
 	if err != nil {
 		return err
 	}
@@ -127,12 +127,16 @@ func (f *recordFlags) run(e *env, cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		defer watchSignals(cmd.Context(), r, say)()
 	}
-	res, err := r.Run(cmd.Context(), out)
-	if e := closeOut(); err == nil {
+	res, err := r.Run(cmd.Context(), out.Output)
+	if e := out.Close(); err == nil {
 		err = e
 	}
 	if err != nil {
-		return say.failure(res, err, f.output)
+		failure := say.failure(res, err, f.output)
+		if nothing(res, err, f.output) {
+			failure = errors.Join(failure, out.putBack(f.output))
+		}
+		return failure
 	}
 	say.result(res, f.output)
 	pruneStore(e.stderr, f.definitions.config, opts.Store)
@@ -158,37 +162,6 @@ func childStatus(res *capture.Result) error {
 		return &exitError{code: c.Code}
 	}
 	return nil
-}
-
-// open creates the output. An older file becomes FILE.old.
-func (f *recordFlags) open(e *env) (capture.Output, func() error, error) {
-	none := func() error { return nil }
-	if f.output == "-" {
-		if terminalWidth(e.stdout) > 0 {
-			return capture.Output{}, none, hint.Wrap(errors.New("standard output is a terminal"),
-				"pipe it into gantry report -i -, or name a file with -o")
-		}
-		return capture.Output{Pipe: e.stdout}, none, nil
-	}
-	if info, err := os.Stat(f.output); err == nil && info.Mode().IsRegular() && info.Size() > 0 {
-		if err := os.Rename(f.output, f.output+".old"); err != nil {
-			return capture.Output{}, none, outputError(fmt.Errorf("keep the old file: %w", err))
-		}
-	}
-	file, err := os.OpenFile(f.output, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return capture.Output{}, none, outputError(err)
-	}
-	info, err := file.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		// A pipe or device cannot be patched when the recording ends.
-		return capture.Output{Pipe: file}, file.Close, nil
-	}
-	return capture.Output{File: file}, file.Close, err
-}
-
-func outputError(err error) error {
-	return hint.Wrap(err, "choose a file that you may write with -o")
 }
 
 // recordReport is what gantry record says on stderr.

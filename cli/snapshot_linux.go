@@ -127,7 +127,7 @@ func (f *snapshotFlags) refusals(e *env, c *snapshot.Choice) {
 // write writes the records into a file.
 func (f *snapshotFlags) write(e *env, cmd *cobra.Command, source snapshot.Source, scope snapshot.Scope, chosen *taskChoice, r *container.Resolver, defs container.Definitions) error {
 	rec := recordFlags{output: f.output}
-	out, closeOut, err := rec.open(e)
+	out, err := rec.open(e)
 	if err != nil {
 		return err
 	}
@@ -135,15 +135,15 @@ func (f *snapshotFlags) write(e *env, cmd *cobra.Command, source snapshot.Source
 	res, err := capture.WriteSnapshot(cmd.Context(), &capture.SnapshotOptions{
 		Source: source, Scope: scope, Want: chosen.want(), CmdLine: append([]string{"gantry"}, os.Args[1:]...),
 		Version: version, Resolver: r, Definitions: defs,
-	}, out)
-	if e := closeOut(); err == nil {
+	}, out.Output)
+	if e := out.Close(); err == nil {
 		err = e
 	}
 	if err != nil {
-		return err
+		return errors.Join(err, out.putBack(f.output))
 	}
 	if err := f.nobody(scope, &res.Stats); err != nil {
-		return err
+		return errors.Join(err, out.putBack(f.output))
 	}
 	f.summary(e, &res.Stats, " into "+into(f.output))
 	return nil
