@@ -153,3 +153,27 @@ func TestBPFDetailsDamaged(t *testing.T) {
 		t.Errorf("warnings %q", w)
 	}
 }
+
+// One address at a time, as scripts ask.
+func TestCallsInBPF(t *testing.T) {
+	s := bpfRecording(t, 0)
+	var got []string
+	for {
+		it, err := s.Next()
+		if err != nil {
+			break
+		}
+		if it.Sample == nil {
+			continue
+		}
+		for _, c := range s.Calls(nil, it.Thread, it.Sample.IP, true) {
+			got = append(got, fmt.Sprintf("%s %s:%d", c.Name, c.File, c.Line))
+		}
+	}
+	want := []string{
+		"bpf_prog_aaaaaaaaaaaaaaaa_first /src/a.bpf.c:4", "bpf_prog_bbbbbbbbbbbbbbbb_helper /src/a.bpf.c:9", "bpf_prog_dddddddddddddddd_second /src/a.bpf.c:20",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -12,9 +12,15 @@ import (
 
 // Calls appends the calls that the address ip of th belonged to, as Locate
 // names them: leaf first, each but the last inlined into the next one. It
-// appends nothing where no source line is known, in the kernel for one.
+// appends nothing where no source line is known, as in the kernel but for BPF
+// programs.
 func (s *Session) Calls(dst []symbol.Call, th *timeline.Thread, ip uint64, kernel bool) []symbol.Call {
 	if kernel {
+		if k, ok := s.Timeline.Ksyms.Lookup(ip); ok {
+			if l, ok := s.bpfLine(&k, ip); ok {
+				dst = append(dst, symbol.Call{Name: k.Name, File: l.File, Line: l.Line, Source: "bpf"})
+			}
+		}
 		return dst
 	}
 	p := s.locateUser(th, ip)

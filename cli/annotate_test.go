@@ -72,7 +72,7 @@ func TestAnnotateAsPerf(t *testing.T) {
 	testutil.Require(t, testutil.Tool("perf"), testutil.Tool("objdump"), testutil.PerfEvents)
 	prog := testutil.CompileC(t, burner, "-g")
 	data := filepath.Join(t.TempDir(), "perf.data")
-	if out, err := exec.Command("perf", "record", "-q", "-e", "cpu-clock", "-F", "5000", "-o", data, prog).CombinedOutput(); err != nil {
+	if out, err := exec.Command("perf", "record", "-q", "-e", "cpu-clock", "-c", "200000", "-o", data, prog).CombinedOutput(); err != nil {
 		t.Fatalf("perf record: %v\n%s", err, out)
 	}
 	a := annotateJSON(t, "-i", data, "mix")
