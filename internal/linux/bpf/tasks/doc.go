@@ -22,4 +22,9 @@
 //     would be faster, but takes no reference to the memory of the task: as of
 //     6.18 a task that exits meanwhile makes the kernel touch freed memory. The
 //     seq_file iterator that is used here takes one.
+//   - Reading the tree of mappings by hand, with bpf_probe_read_kernel and a look
+//     at mm_lock_seq before and after, gains nothing: most of the time goes for
+//     mappings that are not in the processor's caches, and each read is a call
+//     that waits for one. Direct loads of what is not executable are as cheap as
+//     it gets.
 package tasks
