@@ -39,8 +39,10 @@ const (
 	// maxDumps bounds the jitdump files of a process, as for their reader.
 	maxDumps = 16
 	// A perf map that is not there is looked for again after a round, then
-	// after twice as many each time, up to lastPause.
-	lastPause = 32
+	// after twice as many each time, up to lastPause. After one of settledPause its
+	// directory is taken for settled: a process that changes its root does so early.
+	lastPause    = 32
+	settledPause = 1
 )
 
 // generator is a process that has executable memory of no file: it generates
@@ -323,6 +325,10 @@ func (c *codeKeeper) find(g *generator) {
 	if g.file != nil {
 		return
 	}
+	if g.dir != nil && g.pause > settledPause {
+		g.open()
+		return
+	}
 	dir, err := c.findDir(g, proc)
 	if err != nil {
 		if g.dir == nil {
@@ -331,14 +337,21 @@ func (c *codeKeeper) find(g *generator) {
 		return
 	}
 	g.dir.Close()
-	g.dir, g.err = dir, nil
+	g.dir = dir
+	g.open()
+}
+
+// open opens the perf map in the directory that was found, if it is there.
+func (g *generator) open() {
+	g.err = nil
 	if g.dir == nil {
 		return
 	}
-	g.file, err = snapshot.OpenIn(g.dir, g.name())
+	f, err := snapshot.OpenIn(g.dir, g.name())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		g.err = err
 	}
+	g.file = f
 }
 
 // findDir finds the /tmp of a process, nil if it has none. It must be the

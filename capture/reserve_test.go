@@ -47,6 +47,10 @@ func TestReserve(t *testing.T) {
 	if offer("/of/a/container", 2) || offer("/of/the/host (deleted)", 1) {
 		t.Error("a file of a process that is not chosen is to be copied")
 	}
+	code := func() int { return len(k.code.all) }
+	if offer(codeMemory, 1); code() != 0 {
+		t.Error("generated code of a process that is not chosen is to be kept")
+	}
 	if !offer("/of/the/host", 1) || !offer("/of/nobody/knows/whom", 0) {
 		t.Error("a file that need not be copied is kept back")
 	}
@@ -54,6 +58,9 @@ func TestReserve(t *testing.T) {
 	w.reserve.sampled(int32(os.Getpid()))
 	if n := len(k.waiting) - before; n != 2 {
 		t.Errorf("%d files are copied once the process has a sample, want 2", n)
+	}
+	if code() != 1 {
+		t.Error("generated code is not kept once the process has a sample")
 	}
 	if !offer("/another (deleted)", 1) {
 		t.Error("a file of a process with a sample is not copied")

@@ -65,7 +65,8 @@ func FindDir(proc procfs.Proc, name string) (*sys.FD, error) {
 		return nil, err
 	}
 	defer root.Close()
-	if err := checkMount(proc, root); err != nil {
+	mounts := mountsOf{proc: proc}
+	if err := mounts.check(root); err != nil {
 		return nil, fmt.Errorf("root of process %d: %w", proc.PID(), err)
 	}
 	dir, err := sys.OpenInRoot(root, name, sys.OPath|sys.ONofollow)
@@ -75,7 +76,7 @@ func FindDir(proc procfs.Proc, name string) (*sys.FD, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := checkMount(proc, dir); err != nil {
+	if err := mounts.check(dir); err != nil {
 		dir.Close()
 		return nil, fmt.Errorf("/%s of process %d: %w", name, proc.PID(), err)
 	}
@@ -95,25 +96,38 @@ func OpenIn(dir *sys.FD, name string) (*os.File, error) {
 // checkMount refuses what is on a made-up file system: a program that serves
 // one may never answer, and /proc/kcore is a regular file. It asks the kernel
 // for the mount, not the file system for its type, which FUSE would pass on.
-func checkMount(proc procfs.Proc, fd *sys.FD) error {
+func checkMount(proc procfs.Proc, fd *sys.FD) error { return (&mountsOf{proc: proc}).check(fd) }
+
+// mountsOf are the mounts that a process sees, and those that this one does: a
+// process that was only chrooted does not see the mount it is in. Both are read
+// when they are needed.
+type mountsOf struct {
+	proc   procfs.Proc
+	lists  [2][]procfs.Mount
+	loaded [2]bool
+}
+
+// check is checkMount.
+func (m *mountsOf) check(fd *sys.FD) error {
 	id, err := mountID(fd)
 	if err != nil {
 		return err
 	}
-	mounts, err := proc.Mounts()
-	if err != nil {
-		return fmt.Errorf("mounts of process %d: %w", proc.PID(), err)
-	}
-	// A process that was only chrooted does not see the mount it is in.
-	if own, err := (procfs.FS{}).Self().Mounts(); err == nil {
-		mounts = append(mounts, own...)
-	}
-	for i := range mounts {
-		if m := &mounts[i]; m.ID == id {
-			if madeUp(m.Type) {
-				return fmt.Errorf("%w: %s", ErrMadeUp, m.Type)
+	for i, proc := range []procfs.Proc{m.proc, procfs.FS{}.Self()} {
+		if !m.loaded[i] {
+			if m.lists[i], err = proc.Mounts(); err != nil {
+				return fmt.Errorf("mounts of process %d: %w", proc.PID(), err)
 			}
-			return nil
+			m.loaded[i] = true
+		}
+		for j := range m.lists[i] {
+			switch mount := &m.lists[i][j]; {
+			case mount.ID != id:
+			case madeUp(mount.Type):
+				return fmt.Errorf("%w: %s", ErrMadeUp, mount.Type)
+			default:
+				return nil
+			}
 		}
 	}
 	return fmt.Errorf("%w: an unknown one", ErrMadeUp)
