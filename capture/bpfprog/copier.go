@@ -57,10 +57,6 @@ func (c *copier) take(id uint32) *copied {
 		return nil
 	}
 	p := c.got[id]
-	if p == nil {
-		c.read()
-		p = c.got[id]
-	}
 	delete(c.got, id)
 	if p == nil {
 		return nil
@@ -68,7 +64,11 @@ func (c *copier) take(id uint32) *copied {
 	return &copied{p}
 }
 
+// read reads what was copied since the last time.
 func (c *copier) read() {
+	if c == nil {
+		return
+	}
 	if err := c.programs.Read(func(p *loads.Program) {
 		if len(c.got) >= maxCopies {
 			clear(c.got)
@@ -104,6 +104,10 @@ type lateLoad struct {
 
 // settle looks for what is late. last: it does not wait any more.
 func (w *Watcher) settle(last bool) {
+	if len(w.late) == 0 {
+		return
+	}
+	w.copier.read()
 	rest := w.late[:0]
 	for _, l := range w.late {
 		if !w.settled(&l, last || time.Since(l.since) > lateLimit) {

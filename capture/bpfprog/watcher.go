@@ -91,6 +91,7 @@ func OpenWatcher(o WatchOptions) (_ *Watcher, err error) {
 	if w.poll, err = sys.NewPoller(); err != nil {
 		return nil, err
 	}
+	w.poll.Direct() // it wakes at once, and seldom
 	cpus, err := sys.OnlineCPUs()
 	if err != nil {
 		return nil, err
@@ -287,10 +288,16 @@ func (w *Watcher) handle(list []event) {
 	open := make(map[uint32]*sys.FD)
 	why := make(map[uint32]error)
 	for _, e := range list {
-		if e.kind == BPFLoad && !w.opts.NoEvent {
+		if e.kind == BPFUnload {
+			why[e.id] = fs.ErrNotExist
+		}
+	}
+	for _, e := range list {
+		if e.kind == BPFLoad && why[e.id] == nil && !w.opts.NoEvent {
 			open[e.id], why[e.id] = sys.BPFOpen(sys.BPFProg, e.id)
 		}
 	}
+	w.copier.read()
 	for _, e := range list {
 		switch e.kind {
 		case BPFLoad:
@@ -328,14 +335,18 @@ func (w *Watcher) load(e *event, fd *sys.FD, err error) bool {
 		return true
 	}
 	var d *Details
-	if fd != nil {
+	if fd != nil && copied == nil {
 		d, err = w.reader.ReadFD(fd)
 	}
 	switch {
 	case d != nil:
 		w.book.details(d, perfdata.BPFRouteEvent, w.slept)
 	case copied != nil:
-		w.book.details(copied.details(), perfdata.BPFRouteKernel, w.slept)
+		d = copied.details()
+		if fd != nil {
+			d.Xlated, _ = w.reader.readXlated(fd) // the copy has all but this
+		}
+		w.book.details(d, perfdata.BPFRouteKernel, w.slept)
 	case w.copier != nil:
 		w.late = append(w.late, lateLoad{id: e.id, loader: loader, since: time.Now(), err: err})
 		return false

@@ -33,24 +33,27 @@ type size struct {
 	tasks [2]int
 	// starts is how many containers are started, one after the other.
 	starts int
+	// loads is how many BPF programs are loaded, one after the other; fewer
+	// for those that live longer, and none if it is small.
+	loads int
 }
 
 var sizes = map[string]size{
 	"tiny": { // only to try it out
 		input: time.Second, short: time.Second, rounds: 1,
-		record: time.Second, recordRounds: 1, tasks: [2]int{50, 100}, starts: 5,
+		record: time.Second, recordRounds: 1, tasks: [2]int{50, 100}, starts: 5, loads: 20,
 	},
 	"small": {
 		input: 16 * time.Second, short: 10 * time.Second, rounds: 2,
-		record: 3 * time.Second, recordRounds: 5, tasks: [2]int{2000, 10000}, starts: 100,
+		record: 3 * time.Second, recordRounds: 5, tasks: [2]int{2000, 10000}, starts: 100, loads: 1000,
 	},
 	"medium": {
 		input: 40 * time.Second, short: 10 * time.Second, rounds: 3,
-		record: 5 * time.Second, recordRounds: 10, tasks: [2]int{2000, 10000}, starts: 100,
+		record: 5 * time.Second, recordRounds: 10, tasks: [2]int{2000, 10000}, starts: 100, loads: 1000,
 	},
 	"large": {
 		input: 90 * time.Second, short: 20 * time.Second, rounds: 3,
-		record: 10 * time.Second, recordRounds: 15, tasks: [2]int{2000, 10000}, starts: 100,
+		record: 10 * time.Second, recordRounds: 15, tasks: [2]int{2000, 10000}, starts: 100, loads: 1000,
 	},
 }
 
@@ -87,7 +90,7 @@ func run(ctx context.Context, stdout, stderr io.Writer, args []string) (err erro
 	}
 	b := &bench{options: *o, log: stderr}
 	b.printMachine(stdout)
-	for _, rows := range []func(context.Context, io.Writer) error{b.readRows, b.dumpRows, b.symbolRows, b.recordRows, b.startsRows, b.startRows, b.snapshotRows, b.filterRows} {
+	for _, rows := range []func(context.Context, io.Writer) error{b.readRows, b.dumpRows, b.symbolRows, b.recordRows, b.startsRows, b.startRows, b.snapshotRows, b.filterRows, b.bpfRows} {
 		if err := rows(ctx, stdout); err != nil {
 			return err
 		}

@@ -34,9 +34,11 @@ var bpfCommands = [...]struct {
 	BPFLink: {"link", unix.BPF_LINK_GET_NEXT_ID, unix.BPF_LINK_GET_FD_BY_ID},
 }
 
+// bpfCall makes a call that takes some microseconds: telling Go's scheduler of it
+// would take as long.
 func bpfCall(cmd int, attr unsafe.Pointer, size uintptr) (int, error) {
 	for {
-		n, _, errno := unix.Syscall(unix.SYS_BPF, uintptr(cmd), uintptr(attr), size)
+		n, _, errno := unix.RawSyscall(unix.SYS_BPF, uintptr(cmd), uintptr(attr), size)
 		switch errno {
 		case 0:
 			return int(n), nil
