@@ -26,12 +26,15 @@ func Demangle(name string, params bool) (string, bool) {
 	if len(name) < 4 || name[:2] != "_D" {
 		return "", false
 	}
-	p := &parser{s: name, params: params}
-	p.mangled()
-	if p.bad || p.pos != len(p.s) || len(p.out) == 0 {
-		return "", false
+	// Behind the name of a type, Y ends parameters more often than it begins those
+	// of a function in Objective-C around the type.
+	for _, objc := range []bool{false, true} {
+		p := &parser{s: name, params: params, objc: objc}
+		if p.mangled(); !p.bad && p.pos == len(p.s) && len(p.out) > 0 {
+			return string(p.out), true
+		}
 	}
-	return string(p.out), true
+	return "", false
 }
 
 // parser reads a name from pos on and writes to out.
@@ -40,6 +43,7 @@ type parser struct {
 	pos    int
 	out    []byte
 	params bool
+	objc   bool // functions around types may be in Objective-C
 	steps  int
 	depth  int
 	bad    bool

@@ -223,7 +223,7 @@ func TestAgainstBinutils(t *testing.T) {
 		}
 	}
 	t.Logf("%d same, %d others, %d refused by c++filt", same, bad, refused)
-	// The grammar can read some names in two ways, and takes the first.
+	// The grammar can read a few names in two ways.
 	if same < len(list)*9/10 || bad > len(list)/1000 {
 		t.Errorf("of %d names %d are the same, %d are not", len(list), same, bad)
 	}

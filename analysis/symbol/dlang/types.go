@@ -93,7 +93,7 @@ func (p *parser) function(begin int, whole bool) {
 	if p.eat("M") {
 		mods = p.modifiers()
 	}
-	if _, ok := convention(p.peek(0)); !ok || p.bad {
+	if _, ok := convention(p.peek(0)); !ok || p.bad || p.peek(0) == 'Y' && !whole && !p.objc {
 		p.pos = save
 		return
 	}
