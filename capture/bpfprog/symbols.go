@@ -49,8 +49,10 @@ func (d *Details) types() *perfdata.BTF {
 }
 
 func (d *Details) symbolName(sub int, btf *perfdata.BTF) string {
+	// The kernel names the main program by the program's tag, which is not
+	// always that of its function, the first of Tags.
 	tag := d.Tag
-	if sub < len(d.Tags) {
+	if sub > 0 && sub < len(d.Tags) {
 		tag = d.Tags[sub]
 	}
 	name := ""

@@ -6,6 +6,7 @@ package bpfprog
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -94,6 +95,26 @@ func checkSeven(t *testing.T, d *Details) {
 	}
 	if !strings.Contains(texts, "n += work_b(n);") {
 		t.Errorf("no such line in %q", texts)
+	}
+}
+
+// TestSymbolNames: the names are those that the kernel gives in kallsyms.
+func TestSymbolNames(t *testing.T) {
+	testutil.Require(t, testutil.Root)
+	_, id := loadSeven(t)
+	d, err := new(Reader).Read(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := os.ReadFile("/proc/kallsyms")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, addr := range d.KSyms {
+		want := fmt.Sprintf("%016x t %s\t[bpf]", addr, d.SymbolName(i))
+		if !strings.Contains(string(list), want) {
+			t.Errorf("kallsyms have no %q", want)
+		}
 	}
 }
 

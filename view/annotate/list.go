@@ -3,6 +3,7 @@
 package annotate
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"slices"
@@ -136,7 +137,7 @@ func (l *Listing) resolve() {
 
 // addSource finds the lines of source, where they change.
 func (l *Listing) addSource(o *Options) {
-	texts := sources{f: l.Function, files: make(map[string][]string)}
+	texts := sources{f: l.Function, files: make(map[string]*sourceFile)}
 	var room []symbol.Call
 	for i := range l.Lines {
 		line := &l.Lines[i]
@@ -160,31 +161,39 @@ func (l *Listing) addSource(o *Options) {
 // sources are the files that a binary was made of, as far as they are here.
 type sources struct {
 	f     *Function
-	files map[string][]string
+	files map[string]*sourceFile
+	size  int64 // of all
 }
 
-// maxSource bounds a file of source, maxSources how many are read for one
-// function.
+// sourceFile is a file, and where each of its lines begins.
+type sourceFile struct {
+	text  string
+	lines []uint32
+}
+
+// maxSource bounds the source that is read for one function, maxSources the
+// number of files.
 const (
-	maxSource  = 8 << 20
-	maxSources = 64
+	maxSource  = 16 << 20
+	maxSources = 256
 )
 
 func (s *sources) line(c *symbol.Call) string {
-	lines, ok := s.files[c.File]
+	f, ok := s.files[c.File]
 	if !ok && len(s.files) < maxSources {
-		lines = s.read(c.File)
-		s.files[c.File] = lines
+		f = s.read(c.File)
+		s.files[c.File] = f
 	}
-	if c.Line == 0 || uint64(c.Line) > uint64(len(lines)) {
+	if f == nil || c.Line == 0 || uint64(c.Line) > uint64(len(f.lines)) {
 		return ""
 	}
-	return lines[c.Line-1]
+	text, _, _ := strings.Cut(f.text[f.lines[c.Line-1]:], "\n")
+	return text
 }
 
-// read reads a file of source. A path that is not absolute leads nowhere: it
-// would depend on where gantry was started.
-func (s *sources) read(path string) []string {
+// read reads a file of source, nil if there is none. A path that is not absolute
+// leads nowhere: it would depend on where gantry was started.
+func (s *sources) read(path string) *sourceFile {
 	if !strings.HasPrefix(path, "/") {
 		return nil
 	}
@@ -193,16 +202,19 @@ func (s *sources) read(path string) []string {
 		return nil
 	}
 	defer f.Close()
-	if size > maxSource {
+	if s.size+size > maxSource {
 		return nil
 	}
 	b := make([]byte, size)
-	if n, err := f.ReadAt(b, 0); err != nil && n < len(b) {
-		return nil
+	if n, err := f.ReadAt(b, 0); err != nil && n < len(b) || bytes.IndexByte(b, 0) >= 0 {
+		return nil // not whole, or no source
 	}
-	text := string(b)
-	if strings.Contains(text, "\x00") {
-		return nil // no source
+	s.size += size
+	out := &sourceFile{text: string(b), lines: []uint32{0}}
+	for i := range b {
+		if b[i] == '\n' {
+			out.lines = append(out.lines, uint32(i+1))
+		}
 	}
-	return strings.Split(text, "\n")
+	return out
 }
