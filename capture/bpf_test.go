@@ -5,6 +5,8 @@
 package capture
 
 import (
+	"errors"
+	"maps"
 	"os"
 	"os/exec"
 	"slices"
@@ -121,6 +123,14 @@ func TestRecordsBPFPrograms(t *testing.T) {
 		if err := p.Run(1000); err != nil {
 			t.Error(err)
 		}
+		tail, err := testprogs.TailCall()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		if err := errors.Join(tail.Run(1000), tail.Close()); err != nil {
+			t.Error(err)
+		}
 	})
 	b := readBPF(t, rec.path)
 	b.checkSeven(t, before)
@@ -131,6 +141,13 @@ func TestRecordsBPFPrograms(t *testing.T) {
 	l := b.lives[during]
 	if l == nil || l.Before || l.Loaded == 0 || l.Unloaded <= l.Loaded || l.Loader == nil || int(l.Loader.PID) != os.Getpid() || l.Loader.Cgroup == 0 {
 		t.Errorf("the one of the recording: %+v", l)
+	}
+	for _, name := range []string{"caller", "called"} {
+		if !slices.ContainsFunc(slices.Collect(maps.Values(b.lives)), func(l *perfdata.BPFLife) bool {
+			return l.Name == name && l.Missed == "" && l.Loader != nil && int(l.Loader.PID) == os.Getpid()
+		}) {
+			t.Errorf("nothing is known of %s", name)
+		}
 	}
 	// perf reads the same.
 	report := perfOutput(t, "report", "-i", rec.path, "-I", "--header-only")
@@ -163,5 +180,74 @@ func TestNoBPFEvent(t *testing.T) {
 	b := readBPF(t, rec.path)
 	if b.programs[before] != nil || b.lives[before] != nil {
 		t.Errorf("program %d is recorded", before)
+	}
+}
+
+// loaderSource loads programs with the name that it reads and unloads each at
+// once.
+const loaderSource = `
+#include <linux/bpf.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+int main(void) {
+	struct bpf_insn code[] = {{.code = 0xb7}, {.code = 0x95}}; // r0 = 0; exit
+	char line[32];
+	puts("ready");
+	fflush(stdout);
+	while (fgets(line, sizeof line, stdin)) {
+		line[strcspn(line, "\n")] = 0;
+		for (int i = 0; i < 50; i++) {
+			union bpf_attr a;
+			memset(&a, 0, sizeof a);
+			a.prog_type = BPF_PROG_TYPE_SOCKET_FILTER;
+			a.insns = (unsigned long)code;
+			a.insn_cnt = 2;
+			a.license = (unsigned long)"MIT";
+			strncpy(a.prog_name, line, BPF_OBJ_NAME_LEN - 1);
+			int fd = syscall(SYS_bpf, BPF_PROG_LOAD, &a, sizeof a);
+			if (fd < 0) {
+				perror("load");
+				return 1;
+			}
+			close(fd);
+		}
+		puts("done");
+		fflush(stdout);
+	}
+	return 0;
+}
+`
+
+// Of programs that a container loads, and that live some microseconds, each is
+// known with the container.
+func TestRecordsBPFOfContainer(t *testing.T) {
+	testutil.Require(t, testutil.Root, testutil.Tool("runc"), testutil.Tool("gcc"))
+	prog := testutil.CompileC(t, loaderSource, "-static", "-O2")
+	c := testutil.StartContainer(t, testutil.ContainerSpec{Name: "bpf", Files: map[string]string{"/app/loader": prog},
+		Args: []string{"/app/loader"}, Ready: "ready", Capabilities: []string{"CAP_BPF"}})
+	name := "gt_" + testutil.RandomHex(5)
+	rec := recordWhile(t, Options{Target: Target{All: true}}, func() {
+		c.Write(t, name+"\n")
+		c.ReadLine(t)
+	})
+	b := readBPF(t, rec.path)
+	known := 0
+	for id, l := range b.lives {
+		if l.Name != name {
+			continue
+		}
+		known++
+		if p := b.programs[id]; p == nil || len(p.JITed) == 0 || len(p.KSyms) != 1 || l.Unloaded < l.Loaded {
+			t.Errorf("program %d: %+v", id, l)
+		}
+		if w := l.Loader; w == nil || w.Comm != "loader" || w.Namespaces["pid"] != c.Namespace(t, "pid") {
+			t.Errorf("loader %+v", w)
+		}
+	}
+	if known != 50 {
+		t.Errorf("%d programs of the container are known, want 50", known)
 	}
 }
