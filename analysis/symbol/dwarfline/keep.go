@@ -72,37 +72,42 @@ func (d *Data) Save() error {
 // encodeKept makes the block of fresh parts and those of before; nil if it is
 // too large.
 func (d *Data) encodeKept(w *keptWriter, fresh map[int][]byte) []byte {
-	le := binary.LittleEndian
-	units, parts := make([]byte, 0, keptUnit*len(d.main.units)), []byte{}
-	for i := range d.main.units {
-		b := fresh[i]
-		if b == nil && w.has(i) {
-			b = w.old.partBytes(uint32(i))
+	le, list := binary.LittleEndian, d.main.units
+	part := func(i int) []byte {
+		if b := fresh[i]; b != nil || !w.has(i) {
+			return b
 		}
-		if len(parts)+len(b) > maxKept {
-			return nil
-		}
-		units = le.AppendUint32(le.AppendUint32(units, uint32(len(parts))), uint32(len(b)))
-		parts = append(parts, b...)
+		return w.old.partBytes(uint32(i))
 	}
-	number := make(map[*unit]uint32, len(d.main.units))
-	for i, u := range d.main.units {
+	number, parts := make(map[*unit]uint32, len(list)), 0
+	for i, u := range list {
 		number[u] = uint32(i)
+		parts += len(part(i))
 	}
-	size := keptHead + keptRange*len(d.ranges) + len(units) + len(w.texts) + len(parts)
+	size := keptHead + keptRange*len(d.ranges) + keptUnit*len(list) + len(w.texts) + parts
 	if size > maxKept {
 		return nil
 	}
 	out := append(make([]byte, 0, size), keptMagic...)
 	out = append(append(out, d.key[:]...), d.altSum[:]...)
-	for _, n := range []int{len(d.ranges), len(d.main.units), len(w.texts), len(parts)} {
+	for _, n := range []int{len(d.ranges), len(list), len(w.texts), parts} {
 		out = le.AppendUint32(out, uint32(n))
 	}
 	for _, r := range d.ranges {
 		out = le.AppendUint64(le.AppendUint64(out, r.start), r.end)
 		out = le.AppendUint32(out, number[r.unit])
 	}
-	return append(append(append(out, units...), w.texts...), parts...)
+	at := 0
+	for i := range list {
+		n := len(part(i))
+		out = le.AppendUint32(le.AppendUint32(out, uint32(at)), uint32(n))
+		at += n
+	}
+	out = append(out, w.texts...)
+	for i := range list {
+		out = append(out, part(i)...)
+	}
+	return out
 }
 
 // keptWriter makes parts. Texts are shared by all of them.
