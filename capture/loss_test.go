@@ -13,26 +13,32 @@ import (
 )
 
 // A ring of eight pages cannot hold what dd's system calls make: what is lost is
-// counted, by CPU and by the container that ran, and the sideband is not lost.
+// counted, by CPU and by the container that ran, and the sideband is not lost:
+// that of dd, as what others do has no bounds.
 func TestLossLedger(t *testing.T) {
 	testutil.Require(t, testutil.Root, testutil.PerfEvents, testutil.Tracefs)
-	rec := record(t, Options{
-		Target: Target{All: true}, RingSize: 8 * sys.PageSize(), Resolver: resolver(t),
-		Groups:  groups(t, "raw_syscalls:sys_enter"),
-		Command: &Command{Args: []string{"dd", "if=/dev/zero", "of=/dev/null", "bs=1", "count=100000"}},
-	})
-	if rec.res.Lost == 0 {
-		t.Fatal("nothing was lost")
+	var rec *recording
+	var c *contents
+	var told uint64
+	// Where the recorder takes the CPU from dd each time that it is woken, it
+	// keeps pace. Others need only be busy there for that not to last.
+	for attempt := 0; told == 0; attempt++ {
+		if attempt == 10 {
+			t.Fatal("nothing was lost")
+		}
+		rec = record(t, Options{
+			RingSize: 8 * sys.PageSize(), Resolver: resolver(t), Groups: groups(t, "raw_syscalls:sys_enter"),
+			Command: &Command{Args: []string{"dd", "if=/dev/zero", "of=/dev/null", "bs=1", "count=100000"}},
+		})
+		c = read(t, rec.path)
+		for _, r := range c.records {
+			if l, ok := r.(*perf.Lost); ok {
+				told += l.N
+			}
+		}
 	}
 	if rec.res.LostSideband != 0 {
 		t.Errorf("%d records of sideband were lost", rec.res.LostSideband)
-	}
-	c := read(t, rec.path)
-	var told uint64
-	for _, r := range c.records {
-		if l, ok := r.(*perf.Lost); ok {
-			told += l.N
-		}
 	}
 	var byCPU, byGroup uint64
 	for _, n := range c.table.Lost.CPUs {
