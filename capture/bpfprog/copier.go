@@ -5,6 +5,7 @@
 package bpfprog
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/gantry-tools/gantry/internal/linux/bpf/loads"
@@ -49,6 +50,19 @@ func (c *copier) close() error {
 		return nil
 	}
 	return c.programs.Close()
+}
+
+// report notes what went wrong.
+func (c *copier) report(b *Book) {
+	if c == nil {
+		return
+	}
+	if n, err := c.programs.Lost(); err == nil && n > 0 {
+		b.Note(fmt.Sprintf("for %d pieces of copies there was no room", n))
+	}
+	if c.failed != nil {
+		b.Note(c.failed.Error())
+	}
 }
 
 // take is the copy of a program, once, or nil.

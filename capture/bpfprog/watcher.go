@@ -188,6 +188,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 		}
 		w.settle(ctx.Err() != nil)
 		if ctx.Err() != nil {
+			w.copier.report(w.book)
 			w.readLinks()
 			return nil
 		}

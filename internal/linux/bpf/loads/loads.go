@@ -106,7 +106,8 @@ func (p *Programs) Start(since time.Duration) error {
 }
 
 // Read calls fn with what was loaded since the last time, and does not wait.
-// fn may keep it. Records that make no sense are passed over, and counted as lost.
+// fn may keep it. Programs with a record that is missing or makes no sense are
+// passed over.
 func (p *Programs) Read(fn func(*Program)) error {
 	for {
 		err := p.reader.ReadInto(&p.record)
