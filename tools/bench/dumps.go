@@ -84,13 +84,12 @@ func (b *bench) dumpInput(ctx context.Context) (*recording, error) {
 	// By the work, not by the time: what counts is the number of samples.
 	n := 1 + int(b.size.input/(2*time.Second))
 	fmt.Fprintf(b.log, "recording %d runs of a compiler with perf, stacks dumped\n", n)
-	_, err := measure(ctx, b.dir, b.perf, "record", "-q", "--call-graph", "dwarf", "-e", "cpu-clock", "-F", strconv.Itoa(dumpRate),
-		"-m", "4M", "--buildid-mmap", "-N", "-o", path,
-		"--", "sh", "-c", fmt.Sprintf("for i in $(seq %d); do g++ -O2 -c -o /dev/null '%s' || exit; done", n, source))
-	if err != nil {
-		return nil, err
-	}
-	return scan(path)
+	return b.readable(ctx, path, func() error {
+		_, err := measure(ctx, b.dir, b.perf, "record", "-q", "--call-graph", "dwarf", "-e", "cpu-clock", "-F", strconv.Itoa(dumpRate),
+			"-m", "4M", "--buildid-mmap", "-N", "-o", path,
+			"--", "sh", "-c", fmt.Sprintf("for i in $(seq %d); do g++ -O2 -c -o /dev/null '%s' || exit; done", n, source))
+		return err
+	})
 }
 
 func (b *bench) dumpRecordArgs(path string, d time.Duration) []string {

@@ -39,14 +39,32 @@ func (b *bench) makeInput(ctx context.Context, name string, rate int, d time.Dur
 		return rec, nil
 	}
 	fmt.Fprintf(b.log, "recording %v with perf at %d Hz under load\n", d, rate)
-	err := b.underLoad(ctx, func() error {
-		_, err := measure(ctx, b.dir, b.perfRecordArgs(path, rate, d, "--buildid-mmap")...)
-		return err
+	return b.readable(ctx, path, func() error {
+		return b.underLoad(ctx, func() error {
+			_, err := measure(ctx, b.dir, b.perfRecordArgs(path, rate, d, "--buildid-mmap")...)
+			return err
+		})
 	})
-	if err != nil {
-		return nil, err
+}
+
+// maxRecordings is how often an input is recorded until perf can read it.
+const maxRecordings = 5
+
+// readable records until perf can read the file. Where others record as well,
+// the kernel makes records of BPF programs that come and go too long, and perf
+// ends at one: "failed to process type: 17 [Bad address]".
+func (b *bench) readable(ctx context.Context, path string, record func() error) (*recording, error) {
+	var err error
+	for range maxRecordings {
+		if err = record(); err != nil {
+			return nil, err
+		}
+		if _, err = measure(ctx, b.dir, b.perf, "script", "-F", "time", "-i", path); err == nil {
+			return scan(path)
+		}
+		fmt.Fprintf(b.log, "recording again: %v\n", err)
 	}
-	return scan(path)
+	return nil, err
 }
 
 // underLoad calls f while the load runs.
