@@ -327,12 +327,13 @@ func TestNamesPause(t *testing.T) {
 
 func TestNamesWithoutResolver(t *testing.T) {
 	n := newNames(nil, nil, 0)
-	n.start()
 	const id = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	n.saw(42, "/docker/"+id)
+	// Before it is started: count does not wait for who looks for names.
 	if got := n.count(map[uint64]uint64{42: 1, 43: 1}); got != 1 {
 		t.Errorf("%d containers, want 1", got)
 	}
+	n.start()
 	table := n.wait()
 	if c := table.ByCgroup(42); c == nil || c.ID != id || c.Kind != container.KindContainer {
 		t.Errorf("container of cgroup 42 is %+v", c)
