@@ -176,6 +176,9 @@ func TestShortContainers(t *testing.T) {
 	if err != nil {
 		t.Log(stderr)
 	}
+	if strings.Contains(said.String(), "records about tasks and mappings were lost") {
+		listed = n
+	}
 	if got.wrong > 0 || len(got.missing) > listed || len(got.containers) < n/2 {
 		t.Errorf("%v, of %d\n%s", got, n, said.String())
 	}
