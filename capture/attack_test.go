@@ -120,6 +120,31 @@ func TestHostileBinaries(t *testing.T) {
 	}
 }
 
+// A binary is kept whose process, and path, are gone when its turn comes.
+func TestBinaryOfEnded(t *testing.T) {
+	j := newJail(t)
+	name := filepath.Join(j.root, "app")
+	if err := os.WriteFile(name, program(t, wantedID), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	id, err := buildid.Parse(wantedID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := startCodeKeeper(t)
+	pid, end := j.start(t)
+	b := k.offer(&binaryKey{id: string(id.Bytes()), FileKey: snapshot.FileKey{Path: "/app"}}, seen{pid: pid, mnt: 2})
+	end()
+	if err := os.Remove(name); err != nil {
+		t.Fatal(err)
+	}
+	k.start()
+	k.wait()
+	if sum, _ := k.result(); sum.Kept != 1 || len(sum.Missing) != 0 || b.file != nil {
+		t.Errorf("%+v", sum)
+	}
+}
+
 // A binary that changes while it is copied is kept only with the id that it is
 // looked up by.
 func TestChangingBinary(t *testing.T) {

@@ -67,6 +67,9 @@ type binary struct {
 	key binaryKey
 	seen
 	fate
+	// file is what was opened as soon as it was seen: the process may be gone
+	// when its turn comes. nil: it has to be looked for.
+	file *os.File
 	// settled: offering it again changes nothing.
 	settled atomic.Bool
 }
@@ -156,9 +159,24 @@ func (k *keeper) offer(key *binaryKey, at seen) *binary {
 	}
 	b.err = nil
 	b.seen = at
+	k.openEarly(b)
 	k.waiting = append(k.waiting, task{b, at, false})
 	k.wake.Signal()
 	return b
+}
+
+// maxEarly bounds the binaries that are opened before their turn.
+const maxEarly = 64
+
+// openEarly opens a binary of a container that is known not to be served by a
+// program, as it has a build-id. k.mu is held.
+func (k *keeper) openEarly(b *binary) {
+	if k.store == nil || b.id.IsZero() || b.mnt == 0 || b.mnt == k.hostMnt || len(k.waiting) >= maxEarly {
+		return
+	}
+	if f, err := snapshot.OpenMapped(k.fs.Proc(b.pid), b.start, b.end, strings.TrimSuffix(b.key.Path, " (deleted)")); err == nil {
+		b.file = f
+	}
 }
 
 // generated says whether a mapping tells of generated code. A jitdump file of the
@@ -183,7 +201,11 @@ func (k *keeper) start() {
 			}
 			b := t.b
 			f := k.keep(b)
+			if b.file != nil {
+				b.file.Close()
+			}
 			k.mu.Lock()
+			b.file = nil
 			b.fate = f
 			b.settled.Store(f.err != errGone)
 			k.mu.Unlock()
@@ -226,6 +248,7 @@ func (k *keeper) wait() {
 		for _, t := range k.waiting {
 			if !t.twin {
 				t.b.err = errSlow
+				t.b.file.Close() // nil too
 			}
 		}
 		k.waiting = nil
@@ -239,6 +262,9 @@ func (k *keeper) keep(b *binary) fate {
 	proc := k.fs.Proc(b.pid)
 	path, deleted := strings.CutSuffix(b.key.Path, " (deleted)")
 	host, err := k.onHost(proc, b.mnt)
+	if b.file != nil && procfs.Gone(err) {
+		err = nil // it was in a container
+	}
 	f.host = host && !deleted && path != "/" // see isFile
 	switch {
 	case err != nil:
@@ -257,12 +283,14 @@ func (k *keeper) keep(b *binary) fate {
 		k.compare(b, b.seen) // with what another recording has kept
 		return f
 	}
-	file, err := snapshot.OpenMapped(proc, b.start, b.end, path)
-	if err != nil {
-		f.err = gone(err)
-		return f
+	file := b.file
+	if file == nil {
+		if file, err = snapshot.OpenMapped(proc, b.start, b.end, path); err != nil {
+			f.err = gone(err)
+			return f
+		}
+		defer file.Close()
 	}
-	defer file.Close()
 	info, err := file.Stat()
 	if err != nil {
 		f.err = err
