@@ -14,8 +14,8 @@ import (
 )
 
 // TestConvertedForPerf converts a recording of containers that are gone, with
-// different programs at one path. perf, which has no store, names samples as gantry
-// names those of the recording, by the paths in it, and none as another.
+// different programs at one path. perf, which has no store, names every sample of
+// them as gantry names those of the recording: by the paths in it.
 func TestConvertedForPerf(t *testing.T) {
 	testutil.Require(t, testutil.Tool("perf"))
 	g := recordGone(t, goneProgram{"sha1", ""}, goneProgram{"sha1", ""}, goneProgram{"none", ""}, goneProgram{"none", ""},
@@ -44,18 +44,12 @@ func TestConvertedForPerf(t *testing.T) {
 	if len(got) != len(wanted) {
 		t.Fatalf("perf has %d samples, the recording %d", len(got), len(wanted))
 	}
-	unknown := 0
 	for i := range got {
-		switch {
-		case got[i] == wanted[i]:
-		case strings.HasSuffix(got[i], "[unknown]"):
-			unknown++
-		default:
+		// Of other containers that start meanwhile there may be a stripped runc,
+		// whose functions perf does not know.
+		if got[i] != wanted[i] && !strings.HasSuffix(got[i], "[unknown]") || got[i] != wanted[i] && strings.Contains(wanted[i], "gone_hot") {
 			t.Fatalf("sample %d: perf has %q, want %q", i, got[i], wanted[i])
 		}
-	}
-	if unknown > len(got)/100 {
-		t.Errorf("%d of %d samples have no name", unknown, len(got))
 	}
 }
 
