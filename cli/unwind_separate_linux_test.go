@@ -33,10 +33,10 @@ int main(void) { for (int i = 0; i < 8000; i++) outermost(20000); return 0; }
 			t.Fatalf("%v: %v\n%s", args, err, out)
 		}
 	}
-	data := filepath.Join(dir, "data")
-	gantry(t, "record", "-q", "-e", "cpu-clock:u", "-F", "1999", "--call-graph", "dwarf", "--buildid-dir", "none", "-o", data, prog)
+	data, store := filepath.Join(dir, "data"), filepath.Join(dir, "store")
+	gantry(t, "record", "-q", "-e", "cpu-clock:u", "-F", "1999", "--call-graph", "dwarf", "--buildid-dir", store, "-o", data, prog)
 	whole := func() (n, samples int) {
-		for _, stack := range stackBlocks(gantry(t, "script", "-i", data, "-F", "ip,sym", "--no-inline", "--buildid-dir", "none")) {
+		for _, stack := range stackBlocks(gantry(t, "script", "-i", data, "-F", "ip,sym", "--no-inline", "--buildid-dir", store)) {
 			text := strings.Join(stack, "\n")
 			if !strings.Contains(text, " spin") {
 				continue
@@ -55,8 +55,10 @@ int main(void) { for (int i = 0; i < 8000; i++) outermost(20000); return 0; }
 	if n, samples := whole(); samples < 20 || n*100 < samples*99 {
 		t.Errorf("%d of %d stacks are whole", n, samples)
 	}
-	if err := os.Remove(prog + ".debug"); err != nil {
-		t.Fatal(err)
+	for _, path := range []string{prog + ".debug", store} {
+		if err := os.RemoveAll(path); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if n, _ := whole(); n > 0 {
 		t.Errorf("%d stacks are whole without the debug file: nothing was tested", n)

@@ -8,7 +8,7 @@ func basicName(c byte) string {
 		'v' - 'a': "void", 'g' - 'a': "byte", 'h' - 'a': "ubyte", 's' - 'a': "short", 't' - 'a': "ushort", 'i' - 'a': "int",
 		'k' - 'a': "uint", 'l' - 'a': "long", 'm' - 'a': "ulong", 'f' - 'a': "float", 'd' - 'a': "double", 'e' - 'a': "real",
 		'o' - 'a': "ifloat", 'p' - 'a': "idouble", 'j' - 'a': "ireal", 'q' - 'a': "cfloat", 'r' - 'a': "cdouble", 'c' - 'a': "creal",
-		'b' - 'a': "bool", 'a' - 'a': "char", 'u' - 'a': "wchar", 'w' - 'a': "dchar", 'n' - 'a': "typeof(null)",
+		'b' - 'a': "bool", 0: "char", 'u' - 'a': "wchar", 'w' - 'a': "dchar", 'n' - 'a': "typeof(null)",
 	}
 	if c < 'a' || int(c-'a') >= len(names) {
 		return ""
