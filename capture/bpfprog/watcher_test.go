@@ -25,6 +25,12 @@ func watch(t *testing.T, o WatchOptions) (stop func() *Book) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return run(t, w)
+}
+
+// run is watch for a Watcher that is open. It closes it when the test ends.
+func run(t *testing.T, w *Watcher) (stop func() *Book) {
+	t.Helper()
 	t.Cleanup(func() { w.Close() })
 	if err := w.Start(0); err != nil {
 		t.Fatal(err)

@@ -4,4 +4,4 @@
 
 package loads
 
-//go:generate ../../../../tools/bpf2go loads.bpf.c
+//go:generate ../../../../tools/bpf2go loads.bpf.c -cflags -mcpu=v3

@@ -150,7 +150,9 @@ volatile __u64 lost;    // records that there was no room for
 
 // seen are programs that were copied, by their id.
 #define SEEN 4096
-static volatile __u32 seen[SEEN];
+static __u32 seen[SEEN];
+
+#define KNOWN 64 // steps after which a known program ends the walk
 
 static __always_inline struct list_head *next_of(struct list_head *e) { return BPF_CORE_READ(e, next); }
 
@@ -370,7 +372,7 @@ static long look(__u32 i, void *ctx)
 	struct bpf_ksym *k = symbol_of(e);
 	struct bpf_prog_aux *aux;
 	struct record *r;
-	__u32 zero = 0, id;
+	__u32 zero = 0, id, old, *slot;
 
 	if (!k)
 		return 1;
@@ -381,12 +383,16 @@ static long look(__u32 i, void *ctx)
 	id = BPF_CORE_READ(aux, id);
 	if (!id || BPF_CORE_READ(aux, prog, aux) != aux)
 		return 0; // a subprogram
-	if (seen[id & (SEEN - 1)] == id || BPF_CORE_READ(aux, load_time) < since)
+	if (BPF_CORE_READ(aux, load_time) < since)
 		return 1;
 	r = bpf_map_lookup_elem(&scratch, &zero);
 	if (!r)
 		return 1;
-	seen[id & (SEEN - 1)] = id;
+	// Other CPUs walk too: one takes it; a newer one may be taken already.
+	slot = &seen[id & (SEEN - 1)];
+	old = *(volatile __u32 *)slot;
+	if (old >= id || !__sync_bool_compare_and_swap(slot, old, id))
+		return i >= KNOWN;
 	copy_program(r, aux, w->task);
 	return 0;
 }
