@@ -174,15 +174,15 @@ func newBPFDump(p *recordedBPF) bpfDump {
 // dumpBPF writes a program for people.
 func dumpBPF(w io.Writer, p *recordedBPF) {
 	x := newBPFDump(p)
-	fmt.Fprintf(w, "program %d: %s %s, tag %s, uid %d\n", p.ID, p.Type, container.Printable(p.Name), p.Tag, p.UID)
+	fmt.Fprintf(w, "program %d: %s %s, tag %s, uid %d\n", p.ID, p.Type, container.Printable(p.Name), container.Printable(p.Tag), p.UID)
 	if !p.Loaded.IsZero() {
 		fmt.Fprintf(w, "loaded %s\n", p.Loaded.Local().Format("2006-01-02 15:04:05"))
 	}
 	if p.Loader != nil {
-		fmt.Fprintf(w, "loader %s %s\n", p.Loader, p.Loader.Container)
+		fmt.Fprintf(w, "loader %s %s\n", p.Loader, container.Printable(p.Loader.Container))
 	}
 	for _, a := range p.Attached {
-		fmt.Fprintf(w, "attached %s %s\n", a.Kind, container.Printable(a.Target))
+		fmt.Fprintf(w, "attached %s %s\n", container.Printable(a.Kind), container.Printable(a.Target))
 	}
 	if len(p.Maps) > 0 {
 		fmt.Fprintf(w, "maps %v\n", p.Maps)

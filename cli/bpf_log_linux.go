@@ -8,9 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -80,14 +78,14 @@ func (f *bpfLogFlags) write(w io.Writer, x *bpfLogEntry) error {
 	if x.Loader != nil {
 		tail = "  by " + x.Loader.String()
 		if x.Loader.Container != "" {
-			tail += " in " + x.Loader.Container
+			tail += " in " + container.Printable(x.Loader.Container)
 		}
 	}
 	if x.Missed != "" {
 		tail += "  no details: " + container.Printable(x.Missed)
 	}
 	_, err := fmt.Fprintf(w, "%s  %-6s  %6d  %-16s %s%s\n", x.Time.Local().Format("2006-01-02 15:04:05.000000"), x.Action, x.ID,
-		cmp.Or(x.Type, "?"), cmp.Or(container.Printable(x.Name), x.Tag), tail)
+		cmp.Or(x.Type, "?"), container.Printable(cmp.Or(x.Name, x.Tag)), tail)
 	return err
 }
 
@@ -190,96 +188,4 @@ func (f *bpfLogFlags) read(e *env) error {
 		fmt.Fprintln(e.stderr, "gantry: no BPF program was loaded or unloaded")
 	}
 	return nil
-}
-
-// recordedBPF is a program of a recording.
-type recordedBPF struct {
-	bpfProgram
-	details *bpfprog.Details // nil if there are none
-}
-
-// bpfRecording is what a recording says of programs.
-type bpfRecording struct {
-	programs []recordedBPF
-}
-
-// readBPFRecording reads a recording, of gantry or of perf.
-func readBPFRecording(e *env, path string) (*bpfRecording, error) {
-	r, err := openRecording(path, e.stdin)
-	if err != nil {
-		return nil, err
-	}
-	defer r.Close()
-	// A stream, or a file that was not finished, has it among the records.
-	ft := r.Features()
-	for whole := len(ft.Gantry) > 0 && len(ft.SampleTime) > 0; !whole; {
-		if _, err := r.Next(); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			return nil, err
-		}
-	}
-	lives, err := perfdata.DecodeGantryBPF(ft.Gantry)
-	if err != nil {
-		return nil, err
-	}
-	details, err := bpfDetails(ft, r)
-	if err != nil {
-		fmt.Fprintf(e.stderr, "gantry: some BPF programs cannot be read: %v\n", err)
-	}
-	table := new(container.Table)
-	if len(ft.Gantry) > 0 {
-		if err := json.Unmarshal(ft.Gantry, table); err != nil {
-			return nil, fmt.Errorf("read containers: %w", err)
-		}
-	}
-	wall := func(ns uint64) time.Time { return time.Unix(0, int64(ns)) }
-	if c := ft.ClockData; c != nil {
-		wall = func(ns uint64) time.Time { return time.Unix(0, int64(c.WallNS+ns-c.ClockNS)) }
-	}
-	names := newBPFNames(table)
-	rec := new(bpfRecording)
-	for i := range lives {
-		d := details[lives[i].ID]
-		delete(details, lives[i].ID)
-		rec.programs = append(rec.programs, recordedBPF{names.entry(&lives[i], d, wall), d})
-	}
-	for _, d := range details { // perf tells no lives
-		p := recordedBPF{details: d}
-		p.fill(d)
-		p.Before = true
-		rec.programs = append(rec.programs, p)
-	}
-	slices.SortStableFunc(rec.programs, func(a, b recordedBPF) int { return cmp.Compare(a.ID, b.ID) })
-	return rec, nil
-}
-
-// bpfDetails reads the details of all programs. With an error it has what could
-// be read.
-func bpfDetails(f *perfdata.Features, r *perfdata.Reader) (map[uint32]*bpfprog.Details, error) {
-	programs, err := perfdata.DecodeBPFPrograms(f.BPFProgInfo, r.Order())
-	types, btfErr := perfdata.DecodeBPFBTF(f.BPFBTF, r.Order())
-	btf := make(map[uint32][]byte)
-	for _, t := range types {
-		btf[t.ID] = t.Data
-	}
-	list := make(map[uint32]*bpfprog.Details)
-	for _, p := range programs {
-		list[p.ID] = &bpfprog.Details{BPFProgram: p, BTF: btf[p.BTFID]}
-	}
-	return list, errors.Join(err, btfErr)
-}
-
-// find is the program with an id, or an error that lists what there is.
-func (r *bpfRecording) find(id uint32) (*recordedBPF, error) {
-	for i := range r.programs {
-		if r.programs[i].ID == id {
-			return &r.programs[i], nil
-		}
-	}
-	var ids []string
-	for _, p := range r.programs {
-		ids = append(ids, strconv.Itoa(int(p.ID)))
-	}
-	return nil, hint.Wrap(fmt.Errorf("BPF program %d: %w", id, os.ErrNotExist), "the recording has "+cmp.Or(someOf(ids), "none"))
 }
