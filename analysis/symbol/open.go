@@ -54,16 +54,31 @@ func (r *Resolver) OpenDebug(ref Ref) (File, int64, error) {
 }
 
 // OpenBeside opens the file at a path of the mount namespace and root that a
-// Ref is of. It may be any file. The caller closes it.
+// Ref is of. It may be any file. The caller closes it. A root counts only if it
+// has the binary of the Ref itself: the path may come out of a container, the
+// number of its process may be another's by now, and a recording may be of
+// another machine.
 func (r *Resolver) OpenBeside(ref Ref, path string) (File, int64, error) {
 	for _, o := range r.openers {
-		if o, ok := o.(LinkOpener); ok {
-			if f, size, err := o.OpenLink(ref, path); err == nil {
-				return f, size, nil
-			}
+		l, ok := o.(LinkOpener)
+		if !ok || !has(o, ref) {
+			continue
+		}
+		if f, size, err := l.OpenLink(ref, path); err == nil {
+			return f, size, nil
 		}
 	}
 	return nil, 0, fmt.Errorf("open %s beside %s: %w", path, ref, fs.ErrNotExist)
+}
+
+// has says whether an opener has the binary of ref.
+func has(o Opener, ref Ref) bool {
+	f, size, err := o.Open(ref)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	return checkID(f, size, ref) == nil
 }
 
 // checkID refuses a file that has not the build-id of ref, if it has one.
