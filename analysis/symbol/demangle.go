@@ -16,15 +16,26 @@ import (
 // without limit.
 const maxDemangled = 14
 
+// Some names take time by the square of their length. maxMangled bounds those
+// that are demangled at all, freeMangled those that are not counted, and
+// maxDemangling the squares of the others of one file, added up: about a second.
+const (
+	maxMangled    = 1 << 14
+	freeMangled   = 1 << 9
+	maxDemangling = 1 << 29
+)
+
 // names remembers demangled names by symbol. Its zero value is ready.
 type names struct {
 	mu   sync.Mutex
 	text map[int32]string
+	work int // squares of the lengths of long names
 }
 
 // Demangled is the name of a symbol as people write it: C++, Rust and D names are
 // demangled, without parameters, as perf does those of the first two unless told
-// to be verbose. Others are returned as they are. A name is demangled once.
+// to be verbose. Others are returned as they are, and so are very long ones, of
+// which only so many are demangled. A name is demangled once.
 func (o *Object) Demangled(sym int32) string {
 	raw := o.Name(sym)
 	if !mangled(raw) {
@@ -35,7 +46,13 @@ func (o *Object) Demangled(sym int32) string {
 	if text, ok := o.demangled.text[sym]; ok {
 		return text
 	}
-	text := Demangle(raw)
+	text := raw
+	if n := len(raw); n > freeMangled && n <= maxMangled {
+		o.demangled.work += n * n
+	}
+	if o.demangled.work <= maxDemangling {
+		text = Demangle(raw)
+	}
 	if o.demangled.text == nil {
 		o.demangled.text = make(map[int32]string)
 	}
@@ -45,7 +62,7 @@ func (o *Object) Demangled(sym int32) string {
 
 // mangled reports whether a name may be a C++, Rust or D one.
 func mangled(name string) bool {
-	return len(name) > 2 && name[0] == '_' && (name[1] == 'Z' || name[1] == 'R' || name[1] == 'D')
+	return len(name) > 2 && len(name) <= maxMangled && name[0] == '_' && (name[1] == 'Z' || name[1] == 'R' || name[1] == 'D')
 }
 
 // Demangle is the form of a symbol's name that people read. Names that are not

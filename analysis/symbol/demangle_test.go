@@ -3,6 +3,7 @@
 package symbol
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -77,6 +78,36 @@ func TestStubsARM64(t *testing.T) {
 	for i := range want {
 		if got[i] != want[i] {
 			t.Errorf("%x, want %x", got[i], want[i])
+		}
+	}
+}
+
+// TestDemangledBounds: hostile names take time by the square of their length,
+// and a table may have any number of them.
+func TestDemangledBounds(t *testing.T) {
+	const many = 1000
+	var entries [][2]uint64
+	for i := range uint64(many) {
+		entries = append(entries, [2]uint64{i, i + 1})
+	}
+	names, list := makeEntries(entries...)
+	for _, size := range []int{maxMangled / 3, maxMangled} {
+		hostile := "_Z1fI" + strings.Repeat("KV", size/2) + "iEvv"
+		o := &Object{}
+		table, shifted := hostile+"\x00"+names, slices.Clone(list)
+		for i := range shifted {
+			shifted[i].name = 0
+		}
+		o.Table, _ = buildTable(table, shifted, better, 0)
+		named := 0
+		for i := range o.Len() {
+			if o.Demangled(int32(i)) != hostile {
+				named++
+			}
+		}
+		n := len(hostile)
+		if limit := maxDemangling/(n*n) + 1; named > limit || n > maxMangled && named > 0 {
+			t.Errorf("%d names of %d characters were demangled, at most %d may be", named, n, limit)
 		}
 	}
 }

@@ -356,7 +356,8 @@ func (p *parser) symbol() {
 	if p.qualified(false); !p.bad {
 		return
 	}
-	for i := save + 1; i < len(p.s) && digit(p.s[i-1]) && digit(p.s[i]) && p.steps <= maxSteps; i++ {
+	const digits = 8 // of a length, at most
+	for i := save + 1; i <= save+digits && i < len(p.s) && digit(p.s[i-1]) && digit(p.s[i]) && p.steps <= maxSteps; i++ {
 		p.bad, p.pos, p.out = false, save, p.out[:mark]
 		n := 0
 		for _, c := range p.s[save:i] {
