@@ -63,14 +63,11 @@ func (f *convertFlags) run(e *env, cmd *cobra.Command) error {
 	if err := otherFile(f.input, f.output); err != nil {
 		return err
 	}
-	dir, err := convert.NewBinaries(f.output + ".d")
+	dir, err := f.copyBinaries(e)
 	if err != nil {
-		return hint.Wrap(err, "choose a place you may write to with -o FILE")
-	}
-	defer dir.Close()
-	if err := f.copyBinaries(e, dir); err != nil {
 		return err
 	}
+	defer dir.Close()
 	if err := f.write(e, dir); err != nil {
 		return err
 	}
@@ -84,7 +81,7 @@ func (f *convertFlags) run(e *env, cmd *cobra.Command) error {
 	return nil
 }
 
-// otherFile refuses to write over what is read.
+// otherFile refuses to write over what is read, and to what is no file.
 func otherFile(input, output string) error {
 	in, err := os.Stat(input)
 	if errors.Is(err, os.ErrNotExist) {
@@ -93,33 +90,45 @@ func otherFile(input, output string) error {
 	if err != nil {
 		return err
 	}
-	if out, err := os.Stat(output); err == nil && os.SameFile(in, out) {
+	if !in.Mode().IsRegular() {
+		return hint.Wrap(fmt.Errorf("%s: %w", input, errNotRegular), "write the recording to a file first")
+	}
+	switch out, err := os.Stat(output); {
+	case err != nil:
+	case os.SameFile(in, out):
 		return hint.Wrap(fmt.Errorf("%s is the recording itself", output), "name another file with -o FILE")
+	case !out.Mode().IsRegular():
+		return hint.Wrap(fmt.Errorf("%s: %w", output, errNotRegular), "name another file with -o FILE")
 	}
 	return nil
 }
 
-// copyBinaries makes a report, to find out what the recording needs.
-func (f *convertFlags) copyBinaries(e *env, dir *convert.Binaries) error {
+// copyBinaries makes a report, to find out what the recording needs. The caller
+// closes the directory.
+func (f *convertFlags) copyBinaries(e *env) (*convert.Binaries, error) {
 	r, sources, err := openInput(e, f.input, f.symbols)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer sources.Close()
 	defer r.Close()
 	s := analysis.NewSession(r, sources.options())
 	if _, err := s.Collect(analysis.CollectOptions{Symbols: true, Stacks: true, Addresses: true}); err != nil {
-		return fmt.Errorf("%s: %w", f.input, err)
+		return nil, fmt.Errorf("%s: %w", f.input, err)
+	}
+	dir, err := convert.NewBinaries(f.output + ".d")
+	if err != nil {
+		return nil, hint.Wrap(err, "choose a place you may write to with -o FILE")
 	}
 	if err := dir.Add(s); err != nil {
-		return err
+		return nil, errors.Join(err, dir.Close())
 	}
 	sources.explain(e.stderr)
 	explainFailures(e.stderr, s.Unresolved(), 0)
-	return nil
+	return dir, nil
 }
 
-// write writes the file. One that could not be written whole does not stay.
+// write writes the file. A new one that could not be written whole does not stay.
 func (f *convertFlags) write(e *env, dir *convert.Binaries) (err error) {
 	r, sources, err := openInput(e, f.input, f.symbols)
 	if err != nil {
@@ -127,6 +136,8 @@ func (f *convertFlags) write(e *env, dir *convert.Binaries) (err error) {
 	}
 	defer sources.Close()
 	defer r.Close()
+	_, err = os.Lstat(f.output)
+	isNew := errors.Is(err, os.ErrNotExist)
 	const own = 0o600 // as recordings are
 	out, err := os.OpenFile(f.output, os.O_RDWR|os.O_CREATE|os.O_TRUNC, own)
 	if err != nil {
@@ -134,7 +145,11 @@ func (f *convertFlags) write(e *env, dir *convert.Binaries) (err error) {
 	}
 	warnings, err := convert.Write(out, r, dir)
 	if err = errors.Join(err, out.Close()); err != nil {
-		return errors.Join(fmt.Errorf("%s: %w", f.output, err), os.Remove(f.output))
+		err = fmt.Errorf("%s: %w", f.output, err)
+		if isNew {
+			err = errors.Join(err, os.Remove(f.output))
+		}
+		return err
 	}
 	for _, w := range warnings {
 		fmt.Fprintf(e.stderr, "gantry: %s: %s\n", f.input, profile.Printable(w))

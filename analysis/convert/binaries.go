@@ -120,8 +120,11 @@ func (b *Binaries) addDebug(r *symbol.Resolver, ref symbol.Ref, dir string, id b
 	var failed error
 	err := r.SeparateDebug(ref, func(f io.ReaderAt, size int64, link string) error {
 		name := path.Join(dir, ".debug", link)
-		if link == "" {
+		if link == "" || baseName(link) != link {
 			text := id.String() // it is found by nothing else
+			if len(text) < 4 {
+				return fs.ErrNotExist
+			}
 			name = path.Join(".build-id", text[:2], text[2:]+".debug")
 		}
 		failed = b.copy(name, f, size)
