@@ -76,7 +76,7 @@ func (f *annotateFlags) register(cmd *cobra.Command) {
 	fl.StringSliceVarP(&f.tids, "tid", "t", nil, "only these threads")
 	fl.StringVarP(&f.cpus, "cpu", "C", "", "only these cpus, such as 0-3,5")
 	fl.BoolVar(&f.opts.NoSource, "no-source", false, "show no text of source lines, only file and number")
-	fl.StringVar(&f.objdump, "objdump", "objdump", "`PROGRAM` that shows instructions unknown to gantry, none for none")
+	fl.StringVar(&f.objdump, "objdump", defaultObjdump, "`PROGRAM` that shows instructions unknown to gantry, none for none")
 	fl.IntVar(&f.opts.Width, "width", 0, "columns to fit in (default: the terminal's, else unlimited)")
 	fl.BoolVar(&f.stdio, "stdio", false, "plain text, as always (for hands that know perf)")
 	f.definitions.registerForReading(fl)
@@ -116,7 +116,10 @@ func (f *annotateFlags) run(e *env, cmd *cobra.Command, args []string) error {
 	if err := selectIdentities(&o.Filter, f.selectors, s, false); err != nil {
 		return usageError(cmd, err)
 	}
-	o.Skid, o.Disassemble = skids(r.Events()), f.disassembler()
+	o.Skid = skids(r.Events())
+	if o.Disassemble, err = f.disassembler(); err != nil {
+		return err
+	}
 	list, hidden := annotate.Functions(p, s, o)
 	arch := disasm.ArchOf(s.Machine())
 	err = writeOutput(e, f.output, func(w io.Writer) error { return f.write(e, w, list, arch) })

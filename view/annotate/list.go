@@ -176,6 +176,7 @@ type sourceFile struct {
 const (
 	maxSource  = 16 << 20
 	maxSources = 256
+	maxLine    = 4 << 10 // of one line, as of BTF
 )
 
 func (s *sources) line(c *symbol.Call) string {
@@ -188,7 +189,7 @@ func (s *sources) line(c *symbol.Call) string {
 		return ""
 	}
 	text, _, _ := strings.Cut(f.text[f.lines[c.Line-1]:], "\n")
-	return text
+	return text[:min(len(text), maxLine)]
 }
 
 // read reads a file of source, nil if there is none. A path that is not absolute
