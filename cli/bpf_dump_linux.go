@@ -3,8 +3,10 @@
 package cli
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -64,22 +66,43 @@ func (f *bpfDumpFlags) run(e *env, ids []uint32) error {
 	if err != nil {
 		return err
 	}
+	b := bufio.NewWriter(e.stdout)
 	if f.output == "json" {
-		out := []bpfDump{}
-		for i := range list {
-			out = append(out, newBPFDump(&list[i]))
-		}
-		return writeJSON(e.stdout, out)
+		return writeBPFDumps(b, list)
 	}
-	var b bytes.Buffer
 	for i := range list {
 		if i > 0 {
 			b.WriteByte('\n')
 		}
-		dumpBPF(&b, &list[i])
+		dumpBPF(b, &list[i])
+		if err := b.Flush(); err != nil {
+			return err
+		}
 	}
-	_, err = b.WriteTo(e.stdout)
-	return err
+	return nil
+}
+
+// writeBPFDumps writes programs as a list in JSON, one by one: all of them may be
+// much.
+func writeBPFDumps(b *bufio.Writer, list []recordedBPF) error {
+	b.WriteByte('[')
+	between := "\n  "
+	for i := range list {
+		text, err := json.MarshalIndent(newBPFDump(&list[i]), "  ", "  ")
+		if err != nil {
+			return err
+		}
+		b.WriteString(between)
+		if _, err := b.Write(text); err != nil {
+			return err
+		}
+		between = ",\n  "
+	}
+	if len(list) > 0 {
+		b.WriteByte('\n')
+	}
+	b.WriteString("]\n")
+	return b.Flush()
 }
 
 // find reads the programs.
@@ -141,7 +164,13 @@ type bpfDump struct {
 	JITedCode  []byte        `json:"jited,omitempty"`
 	BTFData    []byte        `json:"btf_data,omitempty"`
 	Lines      []bpfDumpLine `json:"lines,omitempty"`
+	// LinesLeft are lines that are not in Lines, which have maxBPFSource.
+	LinesLeft int `json:"lines_left_out,omitempty"`
 }
+
+// maxBPFSource is how many bytes of source, with the names of its files, are
+// shown of a program. In a recording many lines may have the same long text.
+const maxBPFSource = 4 << 20
 
 // bpfDumpLine is where a line of source begins.
 type bpfDumpLine struct {
@@ -161,14 +190,34 @@ func newBPFDump(p *recordedBPF) bpfDump {
 	}
 	x.XlatedCode, x.JITedCode, x.BTFData = d.Xlated, d.JITed, d.BTF
 	types, _ := perfdata.ParseBTF(d.BTF, perf.LittleEndian)
+	text := bpfStrings(types)
+	left := maxBPFSource
 	for i, l := range d.Lines {
-		line := bpfDumpLine{Insn: l.Insn, File: types.String(l.File), Line: l.Line(), Column: l.Column(), Text: types.String(l.Text)}
+		file, source := text(l.File), text(l.Text)
+		if left -= len(file) + len(source); left < 0 {
+			x.LinesLeft = len(d.Lines) - i
+			break
+		}
+		line := bpfDumpLine{Insn: l.Insn, File: file, Line: l.Line(), Column: l.Column(), Text: source}
 		if i < len(d.JITedLines) {
 			line.Address = fmt.Sprintf("%#x", d.JITedLines[i])
 		}
 		x.Lines = append(x.Lines, line)
 	}
 	return x
+}
+
+// bpfStrings gives the strings of BTF, one that is asked for often only once.
+func bpfStrings(types *perfdata.BTF) func(uint32) string {
+	known := make(map[uint32]string)
+	return func(off uint32) string {
+		s, ok := known[off]
+		if !ok {
+			s = types.String(off)
+			known[off] = s
+		}
+		return s
+	}
 }
 
 // dumpBPF writes a program for people.
@@ -192,6 +241,9 @@ func dumpBPF(w io.Writer, p *recordedBPF) {
 	}
 	if p.Missed != "" {
 		fmt.Fprintf(w, "no details: %s\n", container.Printable(p.Missed))
+	}
+	if x.LinesLeft > 0 {
+		fmt.Fprintf(w, "the last %s lines of source are left out: they are too long\n", thousands(uint64(x.LinesLeft)))
 	}
 	lines := lineWriter{w: w}
 	dumpInstructions(w, &x, &lines)

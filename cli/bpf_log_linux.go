@@ -4,6 +4,7 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -112,7 +113,6 @@ func (f *bpfLogFlags) live(e *env, cmd *cobra.Command) error {
 		return hint.Wrap(fmt.Errorf("find containers: %w", err), "is /proc mounted? 'gantry doctor' tells more")
 	}
 	warnContainers(e.stderr, r.Refresh(cmd.Context()))
-	names := newBPFNames(r.Table())
 	mono, err := sys.ClockMonotonic.Now()
 	if err != nil {
 		return err
@@ -122,29 +122,11 @@ func (f *bpfLogFlags) live(e *env, cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	wall := func(ns uint64) time.Time { return began.Add(time.Duration(ns)) }
-	book := bpfprog.NewBook()
-	var failed error
-	tell := func(action string) func(uint32) {
-		return func(id uint32) {
-			p, ok := book.Program(id)
-			if !ok || failed != nil {
-				return
-			}
-			x := bpfLogEntry{Action: action, bpfProgram: names.entry(&p.BPFLife, p.Details, wall)}
-			x.Time = x.Loaded
-			if action == "unload" {
-				x.Time = x.Unloaded
-				book.Forget(id)
-			}
-			if l := p.Loader; l != nil && l.Cgroup != 0 && x.Loader.Container == "" {
-				r.Refresh(cmd.Context()) // a new one
-				x.Loader = names.of(l)
-			}
-			failed = f.write(e.stdout, &x)
-		}
-	}
-	w, err := bpfprog.OpenWatcher(bpfprog.WatchOptions{Book: book, Load: tell("load"), Unload: tell("unload")})
+	ctx, cancel := context.WithCancel(cmd.Context())
+	defer cancel()
+	t := &bpfTeller{f: f, to: e.stdout, ctx: ctx, cancel: cancel, containers: r, names: newBPFNames(r.Table()),
+		wall: func(ns uint64) time.Time { return began.Add(time.Duration(ns)) }, book: bpfprog.NewBook()}
+	w, err := bpfprog.OpenWatcher(bpfprog.WatchOptions{Book: t.book, Load: t.load, Unload: t.unload})
 	if err != nil {
 		return err
 	}
@@ -152,15 +134,67 @@ func (f *bpfLogFlags) live(e *env, cmd *cobra.Command) error {
 	if err := w.Start(uint64(max(boot-mono, 0))); err != nil {
 		return err
 	}
+	if err := w.Refused(); err != nil {
+		fmt.Fprintf(e.stderr, "gantry: BPF programs that live less than a millisecond may be missed: %v\n", err)
+	}
 	if err := w.ReadAll(); err != nil {
 		fmt.Fprintf(e.stderr, "gantry: %v\n", bpfHint(err))
 	}
 	fmt.Fprintln(e.stderr, "gantry: following BPF programs; Ctrl-C ends it")
-	err = w.Run(cmd.Context())
-	if t := book.Tally(); t.Lost > 0 {
-		fmt.Fprintf(e.stderr, "gantry: %s records were lost\n", thousands(t.Lost))
+	err = w.Run(ctx)
+	sumUpBPF(e.stderr, t.book.Tally())
+	return errors.Join(err, t.failed)
+}
+
+// sumUpBPF says what of programs could not be told.
+func sumUpBPF(w io.Writer, t bpfprog.Tally) {
+	for _, n := range t.Notes {
+		fmt.Fprintf(w, "gantry: BPF programs: %s\n", container.Printable(n))
 	}
-	return errors.Join(err, failed)
+	if n := t.Lost + t.Forgot; n > 0 {
+		fmt.Fprintf(w, "gantry: %s records of BPF programs were lost\n", thousands(n))
+	}
+}
+
+// bpfTeller writes loads and unloads as they happen.
+type bpfTeller struct {
+	f          *bpfLogFlags
+	to         io.Writer
+	ctx        context.Context
+	cancel     context.CancelFunc // when writing has failed
+	containers *container.Resolver
+	names      *bpfNames
+	wall       func(uint64) time.Time
+	book       *bpfprog.Book
+	failed     error
+}
+
+func (t *bpfTeller) load(id uint32) { t.tell("load", id) }
+
+func (t *bpfTeller) unload(id uint32) { t.tell("unload", id) }
+
+func (t *bpfTeller) tell(action string, id uint32) {
+	p, ok := t.book.Program(id)
+	if !ok || t.failed != nil {
+		return
+	}
+	x := bpfLogEntry{Action: action, bpfProgram: t.names.entry(&p.BPFLife, p.Details, t.wall)}
+	x.Time = x.Loaded
+	if action == "unload" {
+		x.Time = x.Unloaded
+		t.book.Forget(id)
+	}
+	if l := p.Loader; l != nil && l.Cgroup != 0 && x.Loader.Container == "" {
+		t.containers.Refresh(t.ctx) // a new one
+		x.Loader = t.names.of(l)
+	}
+	t.write(&x)
+}
+
+func (t *bpfTeller) write(x *bpfLogEntry) {
+	if t.failed = t.f.write(t.to, x); t.failed != nil {
+		t.cancel()
+	}
 }
 
 // read tells of a recording.

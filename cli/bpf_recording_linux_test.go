@@ -3,11 +3,20 @@
 package cli
 
 import (
+	"bufio"
 	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/gantry-tools/gantry/capture/bpfprog"
+	"github.com/gantry-tools/gantry/internal/testutil"
+	"github.com/gantry-tools/gantry/perf/perfdata"
 )
 
 // bpfText writes a recording as text.
@@ -67,5 +76,65 @@ func TestBPFPrintable(t *testing.T) {
 		if strings.Contains(out+errs, "\x1b") || !strings.Contains(out, `a\x1bb`) {
 			t.Errorf("%s: %q %q", command, out, errs)
 		}
+	}
+}
+
+// Many lines with the same long text do not become gigabytes.
+func TestBPFDumpBound(t *testing.T) {
+	a, b := strings.Repeat("a", 4000), strings.Repeat("b", 4000)
+	data, off := testutil.MakeBTF([]string{"f"}, "/src/a.bpf.c", a, b)
+	d := &bpfprog.Details{BTF: data}
+	d.Xlated = []byte{0x95, 0, 0, 0, 0, 0, 0, 0}
+	for i := range uint32(200_000) {
+		text := off[a]
+		if i%2 == 1 {
+			text = off[b]
+		}
+		d.Lines = append(d.Lines, perfdata.BPFLine{File: off["/src/a.bpf.c"], Text: text, LineCol: (i + 1) << 10})
+	}
+	p := recordedBPF{details: d}
+	var out bytes.Buffer
+	dumpBPF(&out, &p)
+	if out.Len() > 2*maxBPFSource || !strings.Contains(out.String(), "lines of source are left out") {
+		t.Errorf("%d bytes of text: %.200q", out.Len(), out.String())
+	}
+	out.Reset()
+	if err := writeBPFDumps(bufio.NewWriter(&out), []recordedBPF{p, {}}); err != nil {
+		t.Fatal(err)
+	}
+	var list []bpfDump
+	if err := json.Unmarshal(out.Bytes(), &list); err != nil || len(list) != 2 || len(list[0].Lines)+list[0].LinesLeft != 200_000 {
+		t.Errorf("%d programs: %v", len(list), err)
+	}
+	want := new(bytes.Buffer)
+	out.Reset()
+	short := []recordedBPF{{}, {}}
+	if err := errors.Join(writeBPFDumps(bufio.NewWriter(&out), short), writeJSON(want, []bpfDump{{}, {}})); err != nil || out.String() != want.String() {
+		t.Errorf("%v: %s, not %s", err, &out, want)
+	}
+}
+
+// fullWriter is a file system without room.
+type fullWriter struct{}
+
+func (fullWriter) Write([]byte) (int, error) { return 0, fs.ErrInvalid }
+
+// Following ends when nothing can be written.
+func TestBPFFollowFull(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	teller := &bpfTeller{f: &bpfLogFlags{output: "text"}, to: fullWriter{}, ctx: ctx, cancel: cancel, book: bpfprog.NewBook()}
+	teller.load(1)
+	if ctx.Err() != nil {
+		t.Error("ended without a program")
+	}
+	teller.write(&bpfLogEntry{Action: "load"})
+	if ctx.Err() == nil || !errors.Is(teller.failed, fs.ErrInvalid) {
+		t.Errorf("goes on: %v", teller.failed)
+	}
+	var out bytes.Buffer
+	sumUpBPF(&out, bpfprog.Tally{Lost: 2, Forgot: 1, Notes: []string{"a note"}})
+	if out.String() != "gantry: BPF programs: a note\ngantry: 3 records of BPF programs were lost\n" {
+		t.Error(out.String())
 	}
 }
