@@ -5,13 +5,16 @@
 package bpfprog
 
 import (
+	"io/fs"
 	"os"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/gantry-tools/gantry/internal/linux/bpf/loads"
 	"github.com/gantry-tools/gantry/internal/linux/bpf/testprogs"
+	"github.com/gantry-tools/gantry/internal/linux/sys"
 	"github.com/gantry-tools/gantry/internal/testutil"
 	"github.com/gantry-tools/gantry/perf/perfdata"
 )
@@ -139,5 +142,78 @@ func TestMissed(t *testing.T) {
 	p, _ := stop().Program(id)
 	if p.Details != nil || p.Missed == "" || p.Loaded == 0 || p.Route != "" {
 		t.Errorf("%+v", p.BPFLife)
+	}
+}
+
+// A copy that is not whole counts only if there is nothing else.
+func TestIncompleteCopy(t *testing.T) {
+	testutil.Require(t, testutil.Root)
+	_, id := loadSeven(t)
+	part, err := new(Reader).Read(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	part.Lines, part.BTF = nil, nil
+	for name, test := range map[string]struct {
+		open  bool
+		route perfdata.BPFRoute
+	}{
+		"open": {true, perfdata.BPFRouteEvent},
+		"gone": {false, perfdata.BPFRouteKernel},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, err := OpenWatcher(WatchOptions{NoCopy: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer w.Close()
+			w.copier = &copier{programs: new(loads.Programs), got: map[uint32]*loads.Program{
+				id: {BPFProgram: part.BPFProgram, Incomplete: true},
+			}}
+			var fd *sys.FD
+			gone := fs.ErrNotExist
+			if test.open {
+				if fd, gone = sys.BPFOpen(sys.BPFProg, id); gone != nil {
+					t.Fatal(gone)
+				}
+			}
+			if !w.load(&event{kind: BPFLoad, id: id, tag: part.Tag, time: 1}, fd, gone) {
+				t.Fatal("it is late")
+			}
+			p, _ := w.Book().Program(id)
+			if p.Route != test.route || p.Details == nil {
+				t.Fatalf("%+v", p.BPFLife)
+			}
+			if test.open {
+				checkSeven(t, p.Details)
+			}
+		})
+	}
+}
+
+// A copy in which nothing was lost is whole, with BTF and without.
+func TestWholeCopy(t *testing.T) {
+	testutil.Require(t, testutil.Root)
+	w, err := OpenWatcher(WatchOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	if err := w.Start(0); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Refused(); err != nil {
+		t.Fatal(err)
+	}
+	_, seven := loadSeven(t)
+	bare, err := loadBare()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.copier.read()
+	for _, id := range []uint32{seven, bare} {
+		if c := w.copier.take(id); c == nil || c.Incomplete {
+			t.Errorf("program %d: %+v", id, c)
+		}
 	}
 }

@@ -16,6 +16,24 @@ import (
 	"github.com/gantry-tools/gantry/internal/testutil"
 )
 
+// loadBare loads a program without BTF, closes it and returns its id.
+func loadBare() (uint32, error) {
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Type: ebpf.SocketFilter, License: "GPL",
+		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},
+	})
+	if err != nil {
+		return 0, err
+	}
+	defer p.Close()
+	info, err := p.Info()
+	if err != nil {
+		return 0, err
+	}
+	id, _ := info.ID()
+	return uint32(id), nil
+}
+
 // loadBriefly loads n programs on one CPU, and closes each at once.
 func loadBriefly(cpu, n int) ([]uint32, error) {
 	runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
@@ -26,22 +44,11 @@ func loadBriefly(cpu, n int) ([]uint32, error) {
 	}
 	var ids []uint32
 	for range n {
-		p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
-			Type: ebpf.SocketFilter, License: "GPL",
-			Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},
-		})
+		id, err := loadBare()
 		if err != nil {
 			return nil, err
 		}
-		info, err := p.Info()
-		if err == nil {
-			id, _ := info.ID()
-			ids = append(ids, uint32(id))
-			err = p.Close()
-		}
-		if err != nil {
-			return nil, err
-		}
+		ids = append(ids, id)
 	}
 	return ids, nil
 }

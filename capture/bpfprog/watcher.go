@@ -336,7 +336,7 @@ func (w *Watcher) load(e *event, fd *sys.FD, err error) bool {
 		return true
 	}
 	var d *Details
-	if fd != nil && copied == nil {
+	if fd != nil && (copied == nil || copied.Incomplete) {
 		d, err = w.reader.ReadFD(fd)
 	}
 	switch {

@@ -115,6 +115,9 @@ struct load {
 	__u32 ns[NS_COUNT];
 	char name[NAME_LEN];
 	char comm[NAME_LEN];
+	// How much of each array follows, of elements and bytes.
+	__u32 maps, funcs, lines, jited_lines;
+	__u64 btf_size;
 };
 
 #define PIECE 8192
@@ -336,6 +339,11 @@ static __always_inline void copy_program(struct record *r, struct bpf_prog_aux *
 	if (!subs)
 		subs = 1;
 	l->subprograms = subs;
+	l->maps = BPF_CORE_READ(aux, used_map_cnt);
+	l->funcs = BPF_CORE_READ(aux, func_info_cnt);
+	l->lines = BPF_CORE_READ(aux, nr_linfo);
+	l->jited_lines = BPF_CORE_READ(aux, jited_linfo) ? l->lines : 0;
+	l->btf_size = BPF_CORE_READ(aux, btf, data_size);
 	bpf_probe_read_kernel(l->name, NAME_LEN, (void *)aux + bpf_core_field_offset(struct bpf_prog_aux, name));
 	describe(l, task);
 	emit(r, sizeof(*l));

@@ -106,8 +106,8 @@ func (p *Programs) Start(since time.Duration) error {
 }
 
 // Read calls fn with what was loaded since the last time, and does not wait.
-// fn may keep it. Programs with a record that is missing or makes no sense are
-// passed over.
+// fn may keep it. Programs are passed over with a record that makes no sense, or
+// one of their code missing.
 func (p *Programs) Read(fn func(*Program)) error {
 	for {
 		err := p.reader.ReadInto(&p.record)

@@ -41,8 +41,13 @@ type programRecord struct {
 		Ns          [8]uint32
 		Name        [16]int8
 		Comm        [16]int8
+		Maps        uint32
+		Funcs       uint32
+		Lines       uint32
+		JitedLines  uint32
+		BtfSize     uint64
 	}
-	_ [8080]byte
+	_ [8056]byte
 }
 
 // Names of all BPF objects in the ELF.

@@ -34,6 +34,9 @@ func loadRecord(subs uint32) []byte {
 	}
 	copy(b[80:], "a name of 16 by\x00")
 	copy(b[96:], "com")
+	for i, v := range []uint32{2, 2, 1, 1, 2} { // what whole has
+		binary.LittleEndian.PutUint32(b[112+4*i:], v)
+	}
 	return record(kindLoad, 0, 0, 0, b)
 }
 
@@ -91,7 +94,28 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// A program with a record missing is not told of.
+// A program with all its code and another record missing is incomplete.
+func TestParseIncomplete(t *testing.T) {
+	all := whole()
+	for lost := 4; lost < len(all)-1; lost++ {
+		var p parser
+		var got *Program
+		for i, b := range all {
+			if i == lost {
+				continue
+			}
+			var err error
+			if got, err = p.parse(b); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got == nil || !got.Incomplete {
+			t.Errorf("without record %d: %+v", lost, got)
+		}
+	}
+}
+
+// A program with a record of its code missing is not told of.
 func TestParseLost(t *testing.T) {
 	for lost := range 4 {
 		var p parser

@@ -19,6 +19,8 @@ type Program struct {
 	perfdata.BPFProgram
 	BTF    []byte
 	Loader perfdata.BPFLoader // pids are those of the first pid namespace
+	// Incomplete: all the code is there, but a record of something else was lost.
+	Incomplete bool
 }
 
 // ErrRecord is a record that makes no sense.
@@ -38,7 +40,7 @@ const (
 
 // Sizes of struct head and struct load, and of what is in them.
 const (
-	headSize, loadSize = 40, 112
+	headSize, loadSize = 40, 136
 	nsCount, nameSize  = 8, 16
 	// maxParts bounds the programs that are put together at once, maxWhole
 	// the size of one array.
@@ -51,7 +53,14 @@ var nsNames = [nsCount]string{"net", "uts", "ipc", "pid", "user", "mnt", "cgroup
 type partial struct {
 	load Program
 	subs int
+	want counts
 	data []byte
+}
+
+// counts is how much there is of each array beside the code.
+type counts struct {
+	maps, funcs, lines, jitedLines uint32
+	btf                            uint64
 }
 
 // parser puts programs together from records. Those of several CPUs may be
@@ -123,6 +132,7 @@ func (p *parser) begin(id uint32, tag, data []byte) error {
 	}
 	l.Name = text(data[80 : 80+nameSize])
 	l.Loader.Comm = text(data[80+nameSize : 80+2*nameSize])
+	x.want = counts{maps: u32(112), funcs: u32(116), lines: u32(120), jitedLines: u32(124), btf: u64(128)}
 	if p.parts == nil {
 		p.parts = make(map[uint32]*partial)
 	}
@@ -175,5 +185,10 @@ func (x *partial) finish() *Program {
 	if len(x.load.KSyms) != x.subs {
 		return nil
 	}
-	return &x.load
+	l := &x.load
+	l.Incomplete = x.want != counts{
+		maps: uint32(len(l.MapIDs)), funcs: uint32(len(l.Funcs)),
+		lines: uint32(len(l.Lines)), jitedLines: uint32(len(l.JITedLines)), btf: uint64(len(l.BTF)),
+	}
+	return l
 }
