@@ -75,7 +75,7 @@ func runObjdump(program string, a disasm.Arch, code []byte, addr uint64) ([]byte
 	var out, complaint bytes.Buffer
 	cmd := exec.CommandContext(ctx, program, append(disasm.ObjdumpArgs(a, addr), "/dev/fd/3")...)
 	cmd.ExtraFiles = []*os.File{file} // it gets number 3
-	cmd.WaitDelay = time.Second // what it has started may hold its output open
+	cmd.WaitDelay = time.Second       // what it has started may hold its output open
 	cmd.Env = append(os.Environ(), "LC_ALL=C")
 	cmd.Stdout, cmd.Stderr = &out, &complaint
 	if err := errors.Join(cmd.Run(), ctx.Err()); err != nil {
