@@ -58,14 +58,12 @@ func stateOf(st *sys.Stat, m *perf.Mmap2, err error) FileState {
 const deletedSuffix = " (deleted)"
 
 // findAtPath finds what has the path below the root of proc, without opening
-// it and without waiting: of a mapped file the kernel knows the way, and where
-// it does not, a program that serves a file system (FUSE) may never answer. The
-// caller closes the descriptor.
+// it. The caller closes the descriptor.
 func findAtPath(proc procfs.Proc, path string) (*sys.FD, error) {
 	root, err := sys.Open(proc.RootPath(), sys.OPath|sys.ODirectory)
 	if err != nil {
 		return nil, err
 	}
 	defer root.Close()
-	return sys.FindCached(root, path)
+	return sys.OpenInRoot(root, path, sys.OPath)
 }

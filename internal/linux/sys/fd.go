@@ -161,21 +161,6 @@ func OpenInMount(root *FD, path string, flags int) (*FD, error) {
 	return openInRoot(root, path, flags, unix.RESOLVE_NO_XDEV)
 }
 
-// resolveCached is RESOLVE_CACHED of include/uapi/linux/openat2.h.
-const resolveCached = 0x20
-
-// FindCached is OpenInRoot with O_PATH that walks only through what the kernel
-// has in memory (RESOLVE_CACHED, Linux 5.12), and so waits for no disk and for
-// no program that serves a file system: else it is EAGAIN. Older kernels walk
-// as ever.
-func FindCached(root *FD, path string) (*FD, error) {
-	fd, err := openInRoot(root, path, OPath, resolveCached)
-	if errors.Is(err, unix.EINVAL) {
-		return OpenInRoot(root, path, OPath)
-	}
-	return fd, err
-}
-
 func openInRoot(root *FD, path string, flags int, resolve uint64) (*FD, error) {
 	how := unix.OpenHow{
 		Flags:   uint64(flags | unix.O_CLOEXEC),
