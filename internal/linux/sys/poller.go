@@ -45,9 +45,10 @@ type Poller struct {
 
 	mu     sync.Mutex
 	closed bool
-	file   *os.File // the epoll that Wait waits for
+	own    *FD      // the epoll, unless it is file
+	file   *os.File // the epoll, when Go's poller watches it
 	conn   syscall.RawConn
-	epoll  int // the number of file, for as long as mu is held and closed is not set
+	epoll  int // its number, for as long as mu is held and closed is not set
 	quiet  *FD // epoll of what Mute silences, in epoll unless muted
 	muted  bool
 	timer  *FD
@@ -74,16 +75,7 @@ func NewPoller() (_ *Poller, err error) {
 	if err != nil {
 		return nil, err
 	}
-	// Go's poller takes descriptors that do not block; an epoll has no other
-	// use for the flag.
-	if err := unix.SetNonblock(epoll.Int(), true); err != nil {
-		return nil, fmt.Errorf("create epoll: %w", err)
-	}
-	p.epoll = epoll.Int()
-	p.file = epoll.File("epoll")
-	if p.conn, err = p.file.SyscallConn(); err != nil {
-		return nil, fmt.Errorf("create epoll: %w", err)
-	}
+	p.epoll, p.own = epoll.Int(), epoll
 	if p.quiet, err = newEpoll(); err != nil {
 		return nil, err
 	}
@@ -103,6 +95,27 @@ func NewPoller() (_ *Poller, err error) {
 		}
 	}
 	return p, nil
+}
+
+// park has Go's poller watch the epoll. Not before a Wait needs it: a poll of
+// Go's poller is a poll of the descriptors, and perf events tell only one that
+// they have records.
+func (p *Poller) park() (err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || p.file != nil {
+		return nil
+	}
+	// Go's poller takes descriptors that do not block; an epoll has no other
+	// use for the flag.
+	if err := unix.SetNonblock(p.epoll, true); err != nil {
+		return fmt.Errorf("wait for epoll: %w", err)
+	}
+	p.file, p.own = p.own.File("epoll"), nil
+	if p.conn, err = p.file.SyscallConn(); err != nil {
+		return fmt.Errorf("wait for epoll: %w", err)
+	}
+	return nil
 }
 
 func newEpoll() (*FD, error) {
@@ -209,6 +222,8 @@ func (p *Poller) Wait(timeout time.Duration, dst []Ready) ([]Ready, error) {
 	}
 	if p.direct {
 		p.waitHere()
+	} else if err := p.park(); err != nil {
+		return p.found, err
 	} else if err := p.conn.Read(p.look); err != nil {
 		return p.found, os.ErrClosed // there is no other reason
 	}
@@ -249,7 +264,8 @@ func (p *Poller) collect(fd uintptr) bool {
 
 // Direct makes Wait block in the thread that calls it, which is then woken by
 // the kernel and nobody else: for a thread that has to be quick, at the price
-// that the type tells of. It must not be called during a Wait.
+// that the type tells of. It must be called before the first Wait: else Go's
+// poller may still take what is meant for the thread.
 func (p *Poller) Direct() { p.direct = true }
 
 // waitHere is collect that waits itself. Close must not be called meanwhile.
@@ -350,5 +366,5 @@ func (p *Poller) release() error {
 	if p.file != nil {
 		err = p.file.Close() // which a Wait outlives no longer than it must
 	}
-	return errors.Join(err, p.quiet.Close(), p.wake.Close(), p.timer.Close())
+	return errors.Join(err, p.own.Close(), p.quiet.Close(), p.wake.Close(), p.timer.Close())
 }
