@@ -44,12 +44,7 @@ func (s *Session) loadKernel(addrs []uint64) *kernel {
 	if s.opts.Kallsyms == nil {
 		return k
 	}
-	f := s.r.Features()
-	want := Kernel{BuildID: k.id, Addrs: addrs, Text: k.text, Release: f.OSRelease, Arch: f.Arch}
-	if id, ok := s.ids.of(symbol.KernelDSO); ok {
-		want.BuildID = id
-	}
-	k.table, k.err = s.opts.Kallsyms(want)
+	k.table, k.err = s.opts.Kallsyms(s.kernelAsked(addrs))
 	if k.err != nil {
 		s.warnings = append(s.warnings, "kernel functions have no names: "+k.err.Error())
 		return k
@@ -60,7 +55,17 @@ func (s *Session) loadKernel(addrs []uint64) *kernel {
 	return k
 }
 
-// locate names a kernel address.
+// kernelAsked is what is known of the kernel.
+func (s *Session) kernelAsked(addrs []uint64) Kernel {
+	f := s.r.Features()
+	k := Kernel{BuildID: s.kernel.id, Addrs: addrs, Text: s.kernel.text, Release: f.OSRelease, Arch: f.Arch}
+	if id, ok := s.ids.of(symbol.KernelDSO); ok {
+		k.BuildID = id
+	}
+	return k
+}
+
+// locateKernel names a kernel address.
 func (s *Session) locateKernel(ip uint64) place {
 	p := place{addr: ip, sym: noSymbol, kernel: true}
 	if sym, ok := s.Timeline.Ksyms.Lookup(ip); ok {

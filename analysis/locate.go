@@ -183,8 +183,28 @@ func (s *Session) ref(f *timeline.File) symbol.Ref {
 	} else if id, ok := s.files.Find(&buildid.Mapped{
 		Path: f.Path, Major: f.Maj, Minor: f.Min, Inode: f.Ino, Gen: f.InoGen, MountNS: f.MountNS}); ok && f.Ino != 0 {
 		ref.BuildID = id // that of its content
+	} else if isVDSO(f.Path) {
+		ref.BuildID = s.vdsoID(f.Path)
 	}
 	return ref
+}
+
+// vdsoID is the build-id of a vdso that has none of its own.
+func (s *Session) vdsoID(name string) (id buildid.ID) {
+	k := s.kernelAsked(nil)
+	if narrow(k.Arch) {
+		// Its processes have one of 32 bits only.
+		id, _ = s.ids.of("[vdso]")
+	} else if name == "[vdso]" && s.opts.VDSO != nil {
+		id = s.opts.VDSO(k)
+	}
+	return id
+}
+
+// narrow says whether addresses of a machine, as uname -m, have 32 bits.
+func narrow(arch string) bool {
+	i386, _ := path.Match("i?86", arch)
+	return i386 || strings.HasPrefix(arch, "arm") && arch != "arm64"
 }
 
 // Binary is a file that addresses were looked up in.

@@ -35,6 +35,10 @@ type Options struct {
 	Cache symbol.Cache
 	// Kallsyms finds the symbols of a kernel.
 	Kallsyms func(Kernel) (*symbol.Kallsyms, error)
+	// VDSO is the build-id of what a kernel maps into 64-bit processes as
+	// "[vdso]", zero if that is not known. It is asked if the recording does
+	// not tell: perf record --buildid-mmap writes none.
+	VDSO func(Kernel) buildid.ID
 	// Definitions say what a container is, beside those of the recording. Of
 	// two with the same name these count; built-in ones stay as they are.
 	Definitions container.Definitions

@@ -7,12 +7,10 @@ package capture
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 
 	"github.com/gantry-tools/gantry/buildid"
-	"github.com/gantry-tools/gantry/internal/linux/procfs"
 )
 
 // keepKernel keeps the kernel's symbols, so that they have names on another
@@ -56,12 +54,9 @@ func (k *keeper) hasKernel(id buildid.ID, now textRange) bool {
 	return err == nil && old.start == now.start
 }
 
-// maxVDSO bounds the vdso, which has a few pages.
-const maxVDSO = 1 << 20
-
 // keepVDSO keeps the piece of kernel that every process has mapped.
 func (k *keeper) keepVDSO() (buildid.ID, error) {
-	image, err := k.readVDSO()
+	image, err := k.fs.Self().VDSO()
 	if err != nil || image == nil {
 		return buildid.ID{}, err
 	}
@@ -71,30 +66,6 @@ func (k *keeper) keepVDSO() (buildid.ID, error) {
 	}
 	_, err = k.store.Add(bytes.NewReader(image), buildid.Source{Path: "[vdso]", Want: id})
 	return id, err
-}
-
-// readVDSO copies the vdso out of this process. It is nil if there is none.
-func (k *keeper) readVDSO() ([]byte, error) {
-	var vdso procfs.Mapping
-	err := k.fs.Self().Maps(procfs.NewMapsScanner(), func(m *procfs.Mapping) error {
-		if m.Path == "[vdso]" {
-			vdso = *m
-		}
-		return nil
-	})
-	if err != nil || vdso.End == vdso.Start || vdso.End-vdso.Start > maxVDSO {
-		return nil, err
-	}
-	mem, err := os.Open(k.fs.Self().Path("mem"))
-	if err != nil {
-		return nil, err
-	}
-	defer mem.Close()
-	image := make([]byte, vdso.End-vdso.Start)
-	if _, err := mem.ReadAt(image, int64(vdso.Start)); err != nil {
-		return nil, fmt.Errorf("read vdso: %w", err)
-	}
-	return image, nil
 }
 
 // close releases what there is, after wait. Closing twice does nothing.

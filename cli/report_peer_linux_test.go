@@ -38,6 +38,7 @@ g++ -O1 -fno-omit-frame-pointer -o templates templates.cc
 ./templates; ./templates
 python3 -c 'import json; json.dumps([str(i) * 3 for i in range(200000)])'
 i=0; while [ $i -lt 100000 ]; do i=$((i + 1)); done
+python3 -c 'import time; [time.monotonic() for _ in range(500000)]'
 cat /usr/include/*.h | sort | tail -n 1 >/dev/null
 `
 
@@ -260,7 +261,26 @@ func TestReportAgainstPerf(t *testing.T) {
 		}
 		compareSelf(t, want, gantryShares(t, file, "tid", false))
 	})
+	t.Run("archive", func(t *testing.T) { compareArchive(t, file) })
 	t.Run("children", func(t *testing.T) { compareChildren(t, file) })
+}
+
+// compareArchive demands the report of the recording from an archive of it.
+func compareArchive(t *testing.T, file string) {
+	report := func(args ...string) string {
+		t.Helper()
+		var stdout, stderr bytes.Buffer
+		if status := Main(strings.NewReader(""), &stdout, &stderr, args); status != 0 {
+			t.Fatalf("%v: status %d\n%s", args, status, stderr.Bytes())
+		}
+		return stdout.String()
+	}
+	packed := filepath.Join(t.TempDir(), "packed.gantry")
+	report("archive", "-i", file, "-o", packed)
+	args := []string{"report", "--format", "json", "-g=none", "--sort", "comm,dso,sym", "-i"}
+	if want, got := report(append(args, file)...), report(append(args, packed)...); want != got {
+		t.Errorf("the recording:\n%s\nits archive:\n%s", want, got)
+	}
 }
 
 // compareChildren compares the 30 heaviest functions of the kernel and of the

@@ -97,6 +97,7 @@ func (f symbolFlags) sources(e *env) (_ *symbolSources, err error) {
 	if s.store != nil {
 		s.openers = append(s.openers, &binfile.Store{Store: s.store})
 	}
+	s.openers = append(s.openers, binfile.VDSO{})
 	return s, s.addDebuginfod(e, f.debuginfod)
 }
 
@@ -136,12 +137,24 @@ func (s *symbolSources) Close() {
 }
 
 func (s *symbolSources) options() *analysis.Options {
-	o := &analysis.Options{Binaries: s.openers, Kallsyms: s.readKallsyms}
+	o := &analysis.Options{Binaries: s.openers, Kallsyms: s.readKallsyms, VDSO: s.readVDSO}
 	if s.store != nil {
 		o.Unwind = unwindTables{s.store}
 		o.Cache = s.store
 	}
 	return o
+}
+
+// readVDSO is the build-id of the vdso of the recorded kernel: that of the
+// archive, or of the running kernel if it is the same.
+func (s *symbolSources) readVDSO(k analysis.Kernel) (id buildid.ID) {
+	if s.archive != nil {
+		return s.archive.VDSO()
+	}
+	if !k.BuildID.IsZero() && s.runs(k.BuildID) {
+		id = binfile.VDSO{}.ID()
+	}
+	return id
 }
 
 // errOtherKernel: the symbols at hand are those of another kernel.

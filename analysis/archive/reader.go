@@ -168,6 +168,17 @@ func (a *Archive) Recording() (*os.File, int64, error) {
 // fs.ErrNotExist if they were not there when the archive was made.
 func (a *Archive) Kallsyms() ([]byte, error) { return a.read(kallsymsName, maxKallsyms) }
 
+// VDSO is the build-id of what was mapped as "[vdso]", zero if the archive has
+// none.
+func (a *Archive) VDSO() buildid.ID {
+	for q := range a.answers {
+		if q.Kind == binaryKind && q.Path == "[vdso]" {
+			return q.BuildID
+		}
+	}
+	return buildid.ID{}
+}
+
 // Openers are as many as there were when the archive was made. They open what
 // those did.
 func (a *Archive) Openers() []symbol.Opener {

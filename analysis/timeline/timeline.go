@@ -361,9 +361,9 @@ func (t *Timeline) mmap(r *perf.Mmap) {
 	if r.Misc&perf.MiscMmapData != 0 {
 		return
 	}
-	f := File{Path: mapName(r.Filename, r.PID)}
+	f := File{Path: mapName(r.Filename, r.PID, r.Addr)}
 	m := Mapping{Start: r.Addr, End: r.Addr + r.Len, PgOff: r.PgOff}
-	if f.Path != r.Filename {
+	if generated(r.Filename) {
 		m.PgOff = m.Start // what is generated is known by its address
 	}
 	t.mapped(r.PID, r.TID, r.Misc, f, m)
@@ -378,18 +378,27 @@ func (t *Timeline) mmap2(r *perf.Mmap2) {
 	}
 	f := fileOf(r)
 	m := Mapping{Start: r.Addr, End: r.Addr + r.Len, PgOff: r.PgOff}
-	if f.Path != r.Filename {
+	if generated(r.Filename) {
 		m.PgOff = m.Start
 	}
 	t.mapped(r.PID, r.TID, r.Misc, f, m)
 }
 
-// mapName is the name of a mapping. Anonymous memory that is executable holds
-// generated code, whose symbols a JIT writes to the file that perf defined for
-// it.
-func mapName(name string, pid int32) string {
-	if name == "//anon" || name == "[heap]" || strings.HasPrefix(name, "/anon_hugepage") || strings.HasPrefix(name, "/dev/zero") {
+// generated says whether a mapping is of anonymous memory: if that is
+// executable, it holds generated code.
+func generated(name string) bool {
+	return name == "//anon" || name == "[heap]" || strings.HasPrefix(name, "/anon_hugepage") || strings.HasPrefix(name, "/dev/zero")
+}
+
+// mapName is the name of a mapping. The symbols of generated code are in the
+// file that perf defined for it. A vdso below 4 GiB is another than the one that
+// 64-bit programs have.
+func mapName(name string, pid int32, start uint64) string {
+	switch {
+	case generated(name):
 		return fmt.Sprintf("/tmp/perf-%d.map", pid)
+	case name == "[vdso]" && start < 1<<32:
+		return "[vdso32]"
 	}
 	return name
 }
@@ -436,7 +445,7 @@ func (t *Timeline) ApartByNamespace(id []byte) {
 func (t *Timeline) Known(rec perf.Record, p *Process) *File {
 	switch r := rec.(type) {
 	case *perf.Mmap:
-		return t.files[t.fileKey(File{Path: r.Filename}, p)]
+		return t.files[t.fileKey(File{Path: mapName(r.Filename, r.PID, r.Addr)}, p)]
 	case *perf.Mmap2:
 		return t.files[t.fileKey(fileOf(r), p)]
 	}
@@ -445,7 +454,7 @@ func (t *Timeline) Known(rec perf.Record, p *Process) *File {
 
 // fileOf is the file of a record.
 func fileOf(r *perf.Mmap2) File {
-	return File{Path: mapName(r.Filename, r.PID), BuildID: string(r.BuildID), Maj: r.Maj, Min: r.Min, Ino: r.Ino, InoGen: r.InoGen}
+	return File{Path: mapName(r.Filename, r.PID, r.Addr), BuildID: string(r.BuildID), Maj: r.Maj, Min: r.Min, Ino: r.Ino, InoGen: r.InoGen}
 }
 
 // fileKey is what tells f, which p maps, from other files.

@@ -296,6 +296,14 @@ func TestGeneratedCode(t *testing.T) {
 	l.want(t, 77, 0x1000, "/tmp/perf-77.map")
 }
 
+// TestVDSOs tells the vdso of 32-bit programs from that of others.
+func TestVDSOs(t *testing.T) {
+	l := newLog()
+	l.do(mmap(77, 0xf7f00000, 0x1000, "[vdso]"), mmap(78, 0x7fff00000000, 0x1000, "[vdso]"))
+	l.want(t, 77, 0xf7f00000, "[vdso32]")
+	l.want(t, 78, 0x7fff00000000, "[vdso]")
+}
+
 func TestKernelSymbols(t *testing.T) {
 	l := newLog()
 	id := l.KernelID()
