@@ -13,7 +13,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/gantry-tools/gantry/internal/linux/bpf/loads"
-	"github.com/gantry-tools/gantry/internal/linux/bpf/testprogs"
 	"github.com/gantry-tools/gantry/internal/linux/sys"
 	"github.com/gantry-tools/gantry/internal/testutil"
 	"github.com/gantry-tools/gantry/perf/perfdata"
@@ -82,53 +81,6 @@ func TestRoutes(t *testing.T) {
 			}
 		})
 	}
-}
-
-// Programs that live some microseconds are known as those that live longer.
-func TestLifetimes(t *testing.T) {
-	testutil.Require(t, testutil.Root)
-	const each = 50
-	var o WatchOptions
-	told := announced(&o)
-	stop := watch(t, o)
-	lived := make(map[uint32]time.Duration)
-	for _, life := range []time.Duration{0, 100 * time.Microsecond, time.Millisecond} {
-		for range each {
-			lived[loadFor(t, life)] = life
-		}
-		last := loadFor(t, life)
-		lived[last] = life
-		await(t, told, last)
-	}
-	book := stop()
-	for id, life := range lived {
-		p, _ := book.Program(id)
-		if p.Details == nil {
-			t.Errorf("program %d, which lived %v: %+v", id, life, p.BPFLife)
-			continue
-		}
-		checkSeven(t, p.Details)
-	}
-	if tally := book.Tally(); tally.Lost != 0 {
-		t.Errorf("%d records lost", tally.Lost)
-	}
-}
-
-// loadFor loads a program and unloads it after a time, at once with 0.
-func loadFor(t *testing.T, life time.Duration) uint32 {
-	t.Helper()
-	p, err := testprogs.Seven()
-	begun := time.Now()
-	if err != nil {
-		t.Fatal(err)
-	}
-	id, err := p.ID()
-	for time.Since(begun) < life {
-	}
-	if e := p.Close(); err != nil || e != nil {
-		t.Fatal(err, e)
-	}
-	return id
 }
 
 // Neither route: the load is known all the same, and why no more is.

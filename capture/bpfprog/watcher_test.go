@@ -72,6 +72,12 @@ func loadSeven(t *testing.T) (*testprogs.Loaded, uint32) {
 // checkSeven asserts that all is known of a program of testprogs.Seven.
 func checkSeven(t *testing.T, d *Details) {
 	t.Helper()
+	checkSevenAs(t, "seven", d)
+}
+
+// checkSevenAs is checkSeven for one that was loaded under another name.
+func checkSevenAs(t *testing.T, program string, d *Details) {
+	t.Helper()
 	if d == nil {
 		t.Fatal("no details")
 	}
@@ -86,7 +92,7 @@ func checkSeven(t *testing.T, d *Details) {
 		}
 		sum += int(d.FuncLens[i])
 	}
-	if len(d.JITed) != sum || d.LoadTime == 0 || len(d.MapIDs) != 1 || d.Name != "seven" {
+	if len(d.JITed) != sum || d.LoadTime == 0 || len(d.MapIDs) != 1 || d.Name != program {
 		t.Errorf("%d bytes of code, want %d; loaded %d, maps %v, name %q", len(d.JITed), sum, d.LoadTime, d.MapIDs, d.Name)
 	}
 	if len(d.Lines) == 0 || len(d.JITedLines) != len(d.Lines) {

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,13 +12,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
-
-	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/asm"
-	"github.com/cilium/ebpf/btf"
 )
 
 const (
@@ -35,8 +31,11 @@ const (
 	callsAtOnce = 2_000_000
 )
 
-// lifetimes is for how long programs live, at least, in rows of fewLoads.
-var lifetimes = []time.Duration{0, 100 * time.Microsecond, 500 * time.Microsecond, time.Millisecond, 5 * time.Millisecond}
+// lifetimes is how long after their load programs are closed, in rows of fewLoads.
+var lifetimes = []time.Duration{0, 15 * time.Microsecond, 50 * time.Microsecond, 200 * time.Microsecond, time.Millisecond, 5 * time.Millisecond}
+
+// late is how long a recorder may put off what it has to do about loads.
+const late = 500 * time.Millisecond
 
 // bpfRows measures which programs a recording knows of, what that costs for each
 // load, and what it costs a system call.
@@ -44,7 +43,7 @@ func (b *bench) bpfRows(ctx context.Context, w io.Writer) error {
 	if !strings.Contains(bpfRow, b.rows) {
 		return nil
 	}
-	fmt.Fprintf(w, "\n| %s of %d subprograms, loads | lived us, median | with details | copied in the kernel | CPU us a load more than with --no-bpf-event: recorder | loader | target | |\n|---|---|---|---|---|---|---|---|\n",
+	fmt.Fprintf(w, "\n| %s of %d subprograms, loads | closed after us | us from the return of the load to the close: min, median, max | to its return | with details, names and lines | copied in the kernel | CPU us a load more than with --no-bpf-event: recorder | loader | target | |\n|---|---|---|---|---|---|---|---|---|---|\n",
 		bpfRow, subprograms)
 	if err := b.bpfLine(ctx, w, b.size.loads, 0, bpfTarget); err != nil {
 		return err
@@ -53,7 +52,7 @@ func (b *bench) bpfRows(ctx context.Context, w io.Writer) error {
 		if b.size.loads < fewLoads {
 			break // only tried out
 		}
-		if err := b.bpfLine(ctx, w, fewLoads, life, 0); err != nil {
+		if err := b.bpfLine(ctx, w, fewLoads, life, bpfTarget); err != nil {
 			return err
 		}
 	}
@@ -74,61 +73,21 @@ func (b *bench) bpfLine(ctx context.Context, w io.Writer, n int, life time.Durat
 	if r.details < n || target != 0 && r.recorder+r.loader > target {
 		word = "**missed**"
 	}
-	_, err = fmt.Fprintf(w, "| %d | %.0f | %d | %d | %.0f | %.0f | %s | %s |\n", n, r.lived, r.details, r.copied, r.recorder, r.loader, text, word)
+	_, err = fmt.Fprintf(w, "| %d | %d | %s | %s | %d | %d | %.0f | %.0f | %s | %s |\n",
+		n, life.Microseconds(), spread(r.held), spread(r.gone), r.details, r.copied, r.recorder, r.loader, text, word)
 	return err
 }
 
-// sevenParts is a program of seven subprograms.
-func sevenParts() *ebpf.ProgramSpec {
-	integer := &btf.Int{Name: "int", Size: 4, Encoding: btf.Signed}
-	named := func(ins asm.Instruction, name string) asm.Instruction {
-		f := &btf.Func{Name: name, Type: &btf.FuncProto{Return: integer, Params: []btf.FuncParam{{Name: "n", Type: integer}}}}
-		return btf.WithFuncMetadata(ins.WithSymbol(name), f)
-	}
-	main := asm.Instructions{named(asm.Mov.Imm(asm.R0, 0), "bench_main")}
-	var parts asm.Instructions
-	for i := range subprograms - 1 {
-		name := fmt.Sprintf("bench_part%d", i+1)
-		main = append(main, asm.Mov.Imm(asm.R1, int32(i)), asm.Call.Label(name))
-		parts = append(parts, named(asm.Mov.Reg(asm.R0, asm.R1), name))
-		for j := range 20 {
-			parts = append(parts, asm.Add.Imm(asm.R0, int32(i*100+j)))
-		}
-		parts = append(parts, asm.Return())
-	}
-	return &ebpf.ProgramSpec{
-		Name: "bench_main", Type: ebpf.SocketFilter, License: "MIT",
-		Instructions: append(append(main, asm.Mov.Imm(asm.R0, 0), asm.Return()), parts...),
-	}
-}
-
-// loadAndUnload loads a program so often, each when the one before is gone.
-func loadAndUnload(ctx context.Context, n int, life time.Duration) error {
-	spec := sevenParts()
-	for range n {
-		p, err := ebpf.NewProgram(spec)
-		if err != nil {
-			return err
-		}
-		for begun := time.Now(); time.Since(begun) < life; {
-		}
-		if err := errors.Join(p.Close(), ctx.Err()); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// bpfResult is what became of some loads. Times are microseconds; recorder and loader
-// are what --no-bpf-event saves each of CPU time.
+// bpfResult is what became of some loads. Times are microseconds of CPU time for each;
+// recorder and loader are what --no-bpf-event saves.
 type bpfResult struct {
+	bpfLoads
 	details, copied  int
-	lived            float64
 	recorder, loader float64
 }
 
 func (b *bench) bpfRound(ctx context.Context, n int, life time.Duration) (r bpfResult, err error) {
-	without, err := b.loadRecorded(ctx, n, life, &bpfResult{}, "--no-bpf-event")
+	without, err := b.loadRecorded(ctx, n, life, nil, "--no-bpf-event")
 	if err != nil {
 		return r, err
 	}
@@ -141,8 +100,8 @@ func (b *bench) bpfRound(ctx context.Context, n int, life time.Duration) (r bpfR
 // loadCost is CPU time in seconds.
 type loadCost struct{ recorder, loader float64 }
 
-// loadRecorded loads programs while they are recorded, and says in r what the
-// recording knows of them.
+// loadRecorded loads programs while they are recorded, and says in r, unless that is
+// nil, what the recording knows of them.
 func (b *bench) loadRecorded(ctx context.Context, n int, life time.Duration, r *bpfResult, flags ...string) (c loadCost, err error) {
 	path := filepath.Join(b.dir, "bpf.data")
 	defer func() { err = errors.Join(err, os.RemoveAll(path), os.RemoveAll(path+".old")) }()
@@ -151,10 +110,14 @@ func (b *bench) loadRecorded(ctx context.Context, n int, life time.Duration, r *
 	if err != nil {
 		return c, err
 	}
-	var own time.Duration
+	names := make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprintf("b%d_%d_%d", os.Getpid()%1000, life.Microseconds()%10000, i)
+	}
+	var loads bpfLoads
 	cpu, seconds, err := run.during(ctx, settle, func() error {
-		own, err = ownTime(func() error { return loadAndUnload(ctx, n, life) })
-		return err
+		loads, err = loadAndUnload(ctx, names, life)
+		return errors.Join(err, pause(ctx, late))
 	})
 	var idle, idleSeconds float64
 	if err == nil {
@@ -165,52 +128,58 @@ func (b *bench) loadRecorded(ctx context.Context, n int, life time.Duration, r *
 	if err := errors.Join(err, waitErr); err != nil {
 		return c, err
 	}
-	c = loadCost{recorder: cpu - idle*seconds/idleSeconds, loader: own.Seconds()}
-	return c, b.readLog(ctx, path, r)
+	c = loadCost{recorder: cpu - idle*seconds/idleSeconds, loader: loads.cpu.Seconds()}
+	if r == nil {
+		return c, nil
+	}
+	r.bpfLoads = loads
+	return c, b.readPrograms(ctx, path, names, r)
 }
 
-// ownTime is the CPU time of this process while f runs.
-func ownTime(f func() error) (time.Duration, error) {
-	var before, after syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &before); err != nil {
-		return 0, err
-	}
-	if err := f(); err != nil {
-		return 0, err
-	}
-	err := syscall.Getrusage(syscall.RUSAGE_SELF, &after)
-	return time.Duration(after.Utime.Nano() + after.Stime.Nano() - before.Utime.Nano() - before.Stime.Nano()), err
+// dumpedProgram is a program of gantry bpf dump, as far as it counts here.
+type dumpedProgram struct {
+	Name, Route string
+	Subprograms []struct{ Symbol string }
+	Lines       []struct{ Text string }
 }
 
-// readLog counts what the recording knows of the programs of this process.
-func (b *bench) readLog(ctx context.Context, path string, r *bpfResult) error {
-	text, err := exec.CommandContext(ctx, b.gantry, "bpf", "log", "-o", "json", "-i", path).Output()
+// whole tells that all functions are there by name, each with its line.
+func (p *dumpedProgram) whole() bool {
+	if len(p.Subprograms) != subprograms || len(p.Lines) < subprograms {
+		return false
+	}
+	for i, s := range p.Subprograms {
+		line := "int " + partName(i) + "(int n)"
+		if !strings.HasSuffix(s.Symbol, "_"+partName(i)) || !slices.ContainsFunc(p.Lines, func(l struct{ Text string }) bool { return l.Text == line }) {
+			return false
+		}
+	}
+	return true
+}
+
+// readPrograms counts what the recording knows of the programs of these names.
+func (b *bench) readPrograms(ctx context.Context, path string, names []string, r *bpfResult) error {
+	text, err := exec.CommandContext(ctx, b.gantry, "bpf", "dump", "-o", "json", "-i", path).Output()
 	if err != nil {
 		return err
 	}
-	var lived []float64
-	for line := range bytes.Lines(text) {
-		var p struct {
-			Action           string
-			Loaded, Unloaded time.Time
-			Name, Route      string
-			Subprograms      []any
-			Loader           struct{ PID int }
-		}
-		if err := json.Unmarshal(line, &p); err != nil {
-			return err
-		}
-		if p.Action != "load" || p.Loader.PID != os.Getpid() || len(p.Subprograms) != subprograms || p.Name != "bench_main" {
+	var list []dumpedProgram
+	if err := json.Unmarshal(text, &list); err != nil {
+		return err
+	}
+	wanted := make(map[string]bool)
+	for _, name := range names {
+		wanted[name] = true
+	}
+	for _, p := range list {
+		if !wanted[p.Name] || !p.whole() {
 			continue
 		}
+		delete(wanted, p.Name)
 		r.details++
 		if p.Route == "kernel" {
 			r.copied++
 		}
-		lived = append(lived, p.Unloaded.Sub(p.Loaded).Seconds()*1e6)
-	}
-	if len(lived) > 0 {
-		r.lived = median(lived)
 	}
 	return nil
 }
