@@ -156,12 +156,18 @@ func commands(e *env) []*cobra.Command {
 }
 
 // withSignals makes SIGINT and SIGTERM cancel the command's context. The
-// second one kills.
+// second one kills. SIGHUP cancels it too, and more of them do nothing: of a
+// terminal that goes away both the kernel and the shell tell. nohup is heeded.
 func withSignals(cmd *cobra.Command) *cobra.Command {
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 		defer stop()
+		if !signal.Ignored(syscall.SIGHUP) {
+			var deaf context.CancelFunc
+			ctx, deaf = signal.NotifyContext(ctx, syscall.SIGHUP)
+			defer deaf()
+		}
 		context.AfterFunc(ctx, stop)
 		cmd.SetContext(ctx)
 		return run(cmd, args)
