@@ -45,8 +45,15 @@ func allowedCPUs() ([]int, error) {
 	return cpus, nil
 }
 
-// PossibleCPUs lists the CPUs that may ever be online.
-func PossibleCPUs() ([]int, error) { return readCPUList("/sys/devices/system/cpu/possible") }
+// PossibleCPUs lists the CPUs that may ever be online. In a container without
+// sysfs it lists what OnlineCPUs does.
+func PossibleCPUs() ([]int, error) {
+	cpus, err := readCPUList("/sys/devices/system/cpu/possible")
+	if errors.Is(err, fs.ErrNotExist) {
+		return allowedCPUs()
+	}
+	return cpus, err
+}
 
 func readCPUList(path string) ([]int, error) {
 	b, err := os.ReadFile(path)
