@@ -51,6 +51,9 @@ func (f *archiveFlags) run(e *env) error {
 	if f.output == "" {
 		f.output = archiveName(f.input)
 	}
+	if err := refuseTerminal(e, f.output, "name a file with -o"); err != nil {
+		return err
+	}
 	if isArchive(f.input) {
 		return hint.Wrap(fmt.Errorf("%s is an archive already", f.input), "give a recording with -i FILE")
 	}

@@ -44,9 +44,21 @@ func (f *storeFlags) check(cmd *cobra.Command, outputs string) error {
 	return nil
 }
 
+// place is the directory of the store.
+func (f *storeFlags) place() (string, error) {
+	dir := cmp.Or(f.dir, defaultStore())
+	if dir == "" {
+		return "", hint.Wrap(errors.New("there is no home directory that could have a build-id store"), "give its directory with --buildid-dir DIR")
+	}
+	return dir, nil
+}
+
 // open opens the store; nil if it is the usual one and there is none.
 func (f *storeFlags) open(e *env) (*buildid.Store, error) {
-	dir := cmp.Or(f.dir, defaultStore())
+	dir, err := f.place()
+	if err != nil {
+		return nil, err
+	}
 	s, err := buildid.OpenStore(dir)
 	if f.dir == "" && errors.Is(err, fs.ErrNotExist) {
 		fmt.Fprintf(e.stderr, "gantry: no build-id store at %s: nothing was kept so far\n", dir)
@@ -60,7 +72,11 @@ func (f *storeFlags) open(e *env) (*buildid.Store, error) {
 
 // create opens the store for writing and makes it if need be.
 func (f *storeFlags) create() (*buildid.Store, error) {
-	s, err := buildid.CreateStore(cmp.Or(f.dir, defaultStore()))
+	dir, err := f.place()
+	if err != nil {
+		return nil, err
+	}
+	s, err := buildid.CreateStore(dir)
 	if err != nil {
 		return nil, hint.Wrap(err, "choose a place you may write to with --buildid-dir DIR")
 	}

@@ -59,7 +59,9 @@ func explainEmpty(stderr io.Writer, name, filter string, s *analysis.Session, ev
 		}
 	}
 	for _, ev := range events.List() {
-		names = append(names, ev.Name)
+		if ev.Attr.Type != perf.TypeSoftware || ev.Attr.Config != perf.SWDummy { // which has no samples
+			names = append(names, ev.Name)
+		}
 	}
 	line += "; recorded are events " + someOf(names)
 	if len(containers) > 0 {

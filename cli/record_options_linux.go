@@ -110,7 +110,11 @@ func (f *recordFlags) setCallGraph(o *capture.Options) error {
 	case "dwarf":
 		o.CallGraph = capture.DWARF
 	default:
-		return fmt.Errorf("--call-graph %q is neither fp nor dwarf[,SIZE]", f.callGraph)
+		err := fmt.Errorf("--call-graph %q is neither fp nor dwarf[,SIZE]", f.callGraph)
+		if mode == "lbr" {
+			return withCure(err, curePerf)
+		}
+		return err
 	}
 	if !sized {
 		return nil

@@ -23,9 +23,8 @@ type recordOutput struct {
 // open creates the output. An older file becomes FILE.old.
 func (f *recordFlags) open(e *env) (*recordOutput, error) {
 	if f.output == "-" {
-		if terminalWidth(e.stdout) > 0 {
-			return nil, hint.Wrap(errors.New("standard output is a terminal"),
-				"pipe it into gantry report -i -, or name a file with -o")
+		if err := refuseTerminal(e, f.output, "pipe it into gantry report -i -, or name a file with -o"); err != nil {
+			return nil, err
 		}
 		return &recordOutput{Output: capture.Output{Pipe: e.stdout}}, nil
 	}

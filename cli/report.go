@@ -9,6 +9,7 @@ import (
 	"os"
 	"runtime/debug"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -120,11 +121,8 @@ func (f *reportFlags) run(e *env, cmd *cobra.Command) error {
 	if err != nil {
 		return usageError(cmd, err)
 	}
-	if err := f.parse(); err != nil {
-		return usageError(cmd, err)
-	}
-	if err := f.checkCoverage(cmd, format); err != nil {
-		return usageError(cmd, err)
+	if err := f.check(e, cmd, format); err != nil {
+		return err
 	}
 	defs, err := f.definitions.given(cmd, false)
 	if err != nil {
@@ -195,6 +193,20 @@ func (f *reportFlags) collects(format report.Format, evs *perf.Events) analysis.
 		Addresses: format == report.FormatPprof, Lines: o.NeedsLines(format),
 		Inline: f.inlines(format, evs),
 	}
+}
+
+// check refuses what is wrong without a look at the recording.
+func (f *reportFlags) check(e *env, cmd *cobra.Command, format report.Format) error {
+	if err := f.parse(); err != nil {
+		return usageError(cmd, err)
+	}
+	if err := f.checkCoverage(cmd, format); err != nil {
+		return usageError(cmd, err)
+	}
+	if format != report.FormatPprof {
+		return nil
+	}
+	return refuseTerminal(e, f.output, "name a file with -o cpu.pb.gz")
 }
 
 // checkCoverage refuses what makes no difference to a coverage.
@@ -295,7 +307,7 @@ func (f *reportFlags) parse() (err error) {
 func (f *reportFlags) parseKeys(defs container.Definitions, open bool) (err error) {
 	if f.sort != "" {
 		if f.opts.Sort, err = report.ParseKeys(f.sort, defs, open); err != nil {
-			return err
+			return withCure(err, perfKeyCure(f.sort))
 		}
 	}
 	if f.roots != "" {
@@ -397,10 +409,13 @@ func openRecording(path string, stdin io.Reader) (*perfdata.Reader, error) {
 		return r, nil
 	}
 	if os.IsNotExist(err) {
-		return nil, hint.Wrap(fmt.Errorf("no recording: %w", err), "record one with 'gantry record', or name it with -i FILE")
+		return nil, hint.Wrap(fmt.Errorf("no recording: %w", err), "record one with 'gantry record', or name it with -i FILE, or -i - for standard input")
 	}
 	if os.IsPermission(err) {
 		return nil, hint.Wrap(err, "recordings belong to who made them: use sudo, or chown the file")
+	}
+	if errors.Is(err, syscall.EMFILE) {
+		return nil, err
 	}
 	return nil, hint.Wrap(err, "give a file made by 'gantry record' or 'perf record'")
 }
@@ -416,4 +431,18 @@ func terminalWidth(w io.Writer) int {
 		return 0
 	}
 	return n
+}
+
+// isTerminal tells a terminal, also one that does not know its size.
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// refuseTerminal refuses to write bytes that are no text to a terminal.
+func refuseTerminal(e *env, path, cure string) error {
+	if path != "-" || !isTerminal(e.stdout) {
+		return nil
+	}
+	return hint.Wrap(errors.New("standard output is a terminal"), cure)
 }

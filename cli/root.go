@@ -6,10 +6,12 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
 	"strings"
@@ -69,10 +71,23 @@ func explain(stderr io.Writer, err error) int {
 		return code
 	}
 	fmt.Fprintf(stderr, "gantry: %v\n", err)
-	if h := hint.Of(err); h != "" {
+	if h := cmp.Or(hint.Of(err), generalCure(err)); h != "" {
 		fmt.Fprintf(stderr, "hint: %s\n", h)
 	}
 	return code
+}
+
+// generalCure is what to do about errors that can come from everywhere, "" for
+// others.
+func generalCure(err error) string {
+	var at *fs.PathError
+	switch {
+	case errors.Is(err, syscall.EMFILE):
+		return "raise the limit of open files: ulimit -n"
+	case errors.As(err, &at) && errors.Is(err, fs.ErrNotExist) && strings.HasPrefix(at.Path, "/proc/self/"):
+		return "gantry needs /proc: mount -t proc proc /proc"
+	}
+	return ""
 }
 
 func newRootCmd(e *env) *cobra.Command {
@@ -116,6 +131,9 @@ func noSuchCommand(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	err := fmt.Errorf("there is no command %q", args[0])
+	if cure := otherCommands[args[0]]; cure != "" {
+		return usageError(cmd, withCure(err, cure))
+	}
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 		return &exitError{code: 2, err: hint.Wrap(err, fmt.Sprintf("did you mean '%s %s'?", cmd.Name(), near[0]))}
 	}
@@ -126,6 +144,11 @@ func noSuchCommand(cmd *cobra.Command, args []string) error {
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
+	}
+	// perf's -n is a switch.
+	if ns := cmd.Flags().Lookup("namespace"); ns != nil && strings.HasPrefix(ns.Value.String(), "[-") {
+		return usageError(cmd, withCure(errors.New("-n is a Kubernetes namespace here, and takes a name"),
+			"perf's -n of reports is -N, --show-nr-samples"))
 	}
 	return usageError(cmd, fmt.Errorf("%s takes no argument, but there is %q", cmd.CommandPath(), args[0]))
 }
@@ -140,9 +163,14 @@ func flagError(err error) error {
 	return fmt.Errorf("--%s is a switch and takes no %q: write --%[1]s, or --%[1]s=false", bad.GetFlag().Name, bad.GetValue())
 }
 
-// usageError is a wrong flag or argument: exit status 2 and where help is.
+// usageError is a wrong flag or argument: exit status 2 and, if err does not
+// say what to do, where help is.
 func usageError(cmd *cobra.Command, err error) error {
-	return &exitError{code: 2, err: hint.Wrap(err, fmt.Sprintf("see '%s --help'", cmd.CommandPath()))}
+	err = withCure(err, perfFlagCure(cmd.Name(), err))
+	if hint.Of(err) == "" {
+		err = hint.Wrap(err, fmt.Sprintf("see '%s --help'", cmd.CommandPath()))
+	}
+	return &exitError{code: 2, err: err}
 }
 
 // commands are the subcommands of this platform. Those that read die of the
