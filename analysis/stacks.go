@@ -23,7 +23,7 @@ const (
 // stacks unwinds the user stacks that were recorded as memory.
 type stacks struct {
 	s       *Session
-	arch    unwind.Arch
+	arch    perf.Arch
 	unwound *unwind.Unwinder
 	frames  []uint64
 	maps    *timeline.Maps // those of the sample's process
@@ -52,7 +52,7 @@ func (st *stacks) unwind(s *Session, it *Item) []uint64 {
 	if st.unwound == nil {
 		st.s, st.arch = s, archOf(s, it.Event.Layout.RegsUser)
 		st.byID = make(map[buildid.ID]*unwind.Binary)
-		if st.arch != unwind.NoArch {
+		if st.arch != perf.NoArch {
 			st.unwound = unwind.New(st.arch)
 		}
 	}
@@ -74,15 +74,15 @@ func (st *stacks) unwind(s *Session, it *Item) []uint64 {
 
 // archOf is the architecture that was recorded: as the recording says, or as
 // its registers look.
-func archOf(s *Session, mask uint64) unwind.Arch {
+func archOf(s *Session, mask uint64) perf.Arch {
 	if arch := s.r.Features().Arch; arch != "" {
-		return unwind.ArchOf(arch)
+		return perf.ArchOf(arch)
 	}
 	const arm64PC = 1 << 32
 	if mask&arm64PC != 0 {
-		return unwind.ARM64
+		return perf.ARM64
 	}
-	return unwind.AMD64
+	return perf.AMD64
 }
 
 // Find implements unwind.Space for the process of the sample.

@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gantry-tools/gantry/analysis"
-	"github.com/gantry-tools/gantry/analysis/disasm"
 	"github.com/gantry-tools/gantry/analysis/profile"
 	"github.com/gantry-tools/gantry/internal/hint"
 	"github.com/gantry-tools/gantry/perf"
@@ -121,7 +120,7 @@ func (f *annotateFlags) run(e *env, cmd *cobra.Command, args []string) error {
 		return err
 	}
 	list, hidden := annotate.Functions(p, s, o)
-	arch := disasm.ArchOf(s.Machine())
+	arch := perf.ArchOf(s.Machine())
 	err = writeOutput(e, f.output, func(w io.Writer) error { return f.write(e, w, list, arch) })
 	explainWarnings(e.stderr, f.input, s)
 	sources.explain(e.stderr)
@@ -158,7 +157,7 @@ func (f *annotateFlags) parse(cmd *cobra.Command, args []string) (err error) {
 	return err
 }
 
-func (f *annotateFlags) write(e *env, w io.Writer, list []*annotate.Function, arch disasm.Arch) error {
+func (f *annotateFlags) write(e *env, w io.Writer, list []*annotate.Function, arch perf.Arch) error {
 	if f.format == "json" {
 		return annotate.JSON(w, list, arch, &f.opts)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/gantry-tools/gantry/analysis/disasm"
 	"github.com/gantry-tools/gantry/analysis/profile"
 	"github.com/gantry-tools/gantry/internal/hint"
+	"github.com/gantry-tools/gantry/perf"
 )
 
 // objdumpTime bounds one call. A function takes milliseconds.
@@ -27,7 +28,7 @@ const defaultObjdump = "objdump"
 // disassembler runs the objdump that the flag names, if there is one. It gets
 // the bytes of a function and no binary, whose headers it need not trust.
 // After the first that does not end in time it is asked no more.
-func (f *annotateFlags) disassembler() (func(disasm.Arch, []byte, uint64) ([]disasm.Insn, error), error) {
+func (f *annotateFlags) disassembler() (func(perf.Arch, []byte, uint64) ([]disasm.Insn, error), error) {
 	if f.objdump == "none" {
 		return nil, nil
 	}
@@ -39,7 +40,7 @@ func (f *annotateFlags) disassembler() (func(disasm.Arch, []byte, uint64) ([]dis
 		return nil, hint.Wrap(fmt.Errorf("--objdump: %w", err), "name an objdump, or none")
 	}
 	var slow error
-	return func(a disasm.Arch, code []byte, addr uint64) ([]disasm.Insn, error) {
+	return func(a perf.Arch, code []byte, addr uint64) ([]disasm.Insn, error) {
 		if slow != nil {
 			return nil, slow
 		}
@@ -54,7 +55,7 @@ func (f *annotateFlags) disassembler() (func(disasm.Arch, []byte, uint64) ([]dis
 	}, nil
 }
 
-func runObjdump(program string, a disasm.Arch, code []byte, addr uint64) ([]byte, error) {
+func runObjdump(program string, a perf.Arch, code []byte, addr uint64) ([]byte, error) {
 	// A file without a name: however gantry ends, nothing stays of it.
 	file, err := os.CreateTemp("", "gantry-code-*")
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/gantry-tools/gantry/analysis/disasm"
 	"github.com/gantry-tools/gantry/internal/testutil"
+	"github.com/gantry-tools/gantry/perf"
 )
 
 // TestObjdump asks objdump about an instruction, and leaves no file.
@@ -21,7 +21,7 @@ func TestObjdump(t *testing.T) {
 		t.Fatal(err)
 	}
 	adcx := []byte{0x66, 0x0f, 0x38, 0xf6, 0xc3}
-	list, err := ask(disasm.AMD64, adcx, 0x1000)
+	list, err := ask(perf.AMD64, adcx, 0x1000)
 	if err != nil || len(list) != 1 {
 		t.Errorf("%v, %v", list, err)
 	}

@@ -10,37 +10,7 @@
 // says.
 package disasm
 
-// Arch is an instruction set.
-type Arch uint8
-
-// The instruction sets.
-const (
-	NoArch Arch = iota
-	AMD64
-	ARM64
-)
-
-// ArchOf is the instruction set of a machine that calls itself so (uname -m).
-func ArchOf(machine string) Arch {
-	switch machine {
-	case "x86_64", "amd64":
-		return AMD64
-	case "aarch64", "arm64":
-		return ARM64
-	}
-	return NoArch
-}
-
-// String is the name that uname -m gives the machine.
-func (a Arch) String() string {
-	switch a {
-	case AMD64:
-		return "x86_64"
-	case ARM64:
-		return "aarch64"
-	}
-	return "unknown"
-}
+import "github.com/gantry-tools/gantry/perf"
 
 // Flow is how an instruction goes on.
 type Flow uint8
@@ -71,12 +41,12 @@ type Insn struct {
 
 // Disassemble splits code, which was at addr, into instructions. unknown is how
 // many of them were not understood. It is nil for NoArch.
-func Disassemble(a Arch, code []byte, addr uint64) (list []Insn, unknown int) {
+func Disassemble(a perf.Arch, code []byte, addr uint64) (list []Insn, unknown int) {
 	var one func([]byte, uint64) Insn
 	switch a {
-	case AMD64:
+	case perf.AMD64:
 		one = amd64
-	case ARM64:
+	case perf.ARM64:
 		one = arm64
 	default:
 		return nil, 0

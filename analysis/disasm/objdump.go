@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/gantry-tools/gantry/perf"
 )
 
 // ErrObjdump is returned for output of objdump that is not the code's.
@@ -18,12 +20,12 @@ var ErrObjdump = errors.New("objdump shows other instructions")
 // ObjdumpArgs are the arguments by which objdump shows the code of a file that
 // has nothing else in it, as of addr, for ParseObjdump; nil for NoArch. The
 // file's name goes behind them.
-func ObjdumpArgs(a Arch, addr uint64) []string {
+func ObjdumpArgs(a perf.Arch, addr uint64) []string {
 	machine := ""
 	switch a {
-	case AMD64:
+	case perf.AMD64:
 		machine = "i386:x86-64"
-	case ARM64:
+	case perf.ARM64:
 		machine = "aarch64"
 	default:
 		return nil
@@ -39,7 +41,7 @@ var (
 
 // ParseObjdump reads what objdump shows of size bytes of code at addr. The
 // instructions must follow each other from the first byte to the last.
-func ParseObjdump(a Arch, text []byte, addr, size uint64) ([]Insn, error) {
+func ParseObjdump(a perf.Arch, text []byte, addr, size uint64) ([]Insn, error) {
 	var list []Insn
 	scan := bufio.NewScanner(bytes.NewReader(text))
 	for scan.Scan() {
@@ -72,24 +74,24 @@ func ParseObjdump(a Arch, text []byte, addr, size uint64) ([]Insn, error) {
 	return list, nil
 }
 
-func objdumpInsn(a Arch, addr uint64, text string) Insn {
+func objdumpInsn(a perf.Arch, addr uint64, text string) Insn {
 	in := Insn{Addr: addr, Text: strings.Join(strings.Fields(text), " ")}
 	in.Unknown = strings.Contains(in.Text, "(bad)") || strings.HasPrefix(in.Text, ".inst") || strings.HasPrefix(in.Text, ".byte")
 	op, _, _ := strings.Cut(in.Text, " ")
 	found := direct.FindStringSubmatch(in.Text)
-	indirect := a == AMD64 && strings.Contains(in.Text, "*") // by a register or memory
+	indirect := a == perf.AMD64 && strings.Contains(in.Text, "*") // by a register or memory
 	switch {
-	case strings.HasPrefix(op, "call"), a == ARM64 && (op == "bl" || op == "blr"):
+	case strings.HasPrefix(op, "call"), a == perf.ARM64 && (op == "bl" || op == "blr"):
 		in.Flow = Call
 	case indirect:
-	case a == AMD64 && (strings.HasPrefix(op, "j") || strings.HasPrefix(op, "loop")),
-		a == ARM64 && (op == "b" || strings.HasPrefix(op, "b.") || strings.HasPrefix(op, "cb") || strings.HasPrefix(op, "tb")):
+	case a == perf.AMD64 && (strings.HasPrefix(op, "j") || strings.HasPrefix(op, "loop")),
+		a == perf.ARM64 && (op == "b" || strings.HasPrefix(op, "b.") || strings.HasPrefix(op, "cb") || strings.HasPrefix(op, "tb")):
 		in.Flow = Jump
 	default:
 		found = nil
 	}
 	if indirect || found == nil {
-		if found = relative.FindStringSubmatch(in.Text); found != nil && a == AMD64 {
+		if found = relative.FindStringSubmatch(in.Text); found != nil && a == perf.AMD64 {
 			in.Text = strings.TrimSpace(in.Text[:strings.IndexByte(in.Text, '#')])
 		} else {
 			found = nil

@@ -2,29 +2,11 @@
 
 package unwind
 
-import "math/bits"
+import (
+	"math/bits"
 
-// Arch is a processor architecture whose stacks can be unwound.
-type Arch uint8
-
-// Architectures.
-const (
-	NoArch Arch = iota
-	AMD64
-	ARM64
+	"github.com/gantry-tools/gantry/perf"
 )
-
-// ArchOf is the architecture that uname -m calls so, NoArch if it is none that
-// can be unwound.
-func ArchOf(machine string) Arch {
-	switch machine {
-	case "x86_64", "amd64":
-		return AMD64
-	case "aarch64", "arm64":
-		return ARM64
-	}
-	return NoArch
-}
 
 // Numbers of DWARF registers, from the psABI of each architecture.
 const (
@@ -56,8 +38,8 @@ type registers struct {
 
 const none = -1
 
-func (a Arch) registers() *registers {
-	if a == ARM64 {
+func registersOf(a perf.Arch) *registers {
+	if a == perf.ARM64 {
 		return &arm64Registers
 	}
 	return &amd64Registers

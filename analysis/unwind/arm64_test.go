@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/gantry-tools/gantry/internal/testutil"
+	"github.com/gantry-tools/gantry/perf"
 )
 
 // arm64Object compiles a function for arm64 and gives its code and its CFI, as
@@ -55,9 +56,9 @@ func TestARM64Compiled(t *testing.T) {
 	text, frame := arm64Object(t, `
 long f(long (*g)(long), long a, long b, long c) { return g(a) * b + g(c); }
 `)
-	others := newCFI(ARM64)
+	others := newCFI(perf.ARM64)
 	others.debug, others.functions = true, others.functions[1:]
-	space := mapCode(ARM64, makeELF(elf.EM_AARCH64,
+	space := mapCode(perf.ARM64, makeELF(elf.EM_AARCH64,
 		testSection{name: ".text", addr: codeAt, data: append(text, make([]byte, codeSize-len(text))...), exec: true},
 		testSection{name: ".eh_frame", addr: frameAt, data: frame},
 		testSection{name: ".debug_frame", data: others.bytes()}))
@@ -72,9 +73,9 @@ long f(long (*g)(long), long a, long b, long c) { return g(a) * b + g(c); }
 	sp, fp, lr := uint64(stackBase), uint64(0x1111), uint64(returnTo)
 	checked := 0
 	for at := uint64(0); ; at += 4 {
-		s := regsOf(ARM64, map[uint8]uint64{arm64PC: loadAddr + codeAt + at, arm64SP: sp, arm64FP: fp, arm64LR: lr})
+		s := regsOf(perf.ARM64, map[uint8]uint64{arm64PC: loadAddr + codeAt + at, arm64SP: sp, arm64FP: fp, arm64LR: lr})
 		s.Memory = words(memory...)[sp-(stackBase-128):]
-		got, res := New(ARM64).Unwind(nil, s, space)
+		got, res := New(perf.ARM64).Unwind(nil, s, space)
 		if len(got) != 2 || got[1] != returnTo-1 || res != (Result{Complete, 2}) {
 			t.Errorf("at %#x: %#x, %v", at, got, res)
 		}

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/gantry-tools/gantry/perf"
 )
 
 var le = binary.LittleEndian
@@ -288,7 +290,7 @@ type memFile struct{ *bytes.Reader }
 
 func (memFile) Close() error { return nil }
 
-func binaryOf(arch Arch, file []byte) *Binary {
+func binaryOf(arch perf.Arch, file []byte) *Binary {
 	return NewBinary(arch, func() (File, int64, error) { return memFile{bytes.NewReader(file)}, int64(len(file)), nil })
 }
 

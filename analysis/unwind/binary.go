@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"slices"
 	"sort"
+
+	"github.com/gantry-tools/gantry/perf"
 )
 
 // OpenFunc opens a binary and says how long it is.
@@ -17,7 +19,7 @@ type OpenFunc func() (f File, size int64, err error)
 // in it is met first. It is not safe for use by several goroutines.
 type Binary struct {
 	open   OpenFunc
-	arch   Arch
+	arch   perf.Arch
 	id     uint16 // in the slots of its Unwinder, 0 for none
 	left   uint64 // bytes of sections that it may read, or were left after it
 	slot   slot   // of the address that was asked for last, if it has no id
@@ -68,7 +70,7 @@ type fdeRef struct {
 
 // NewBinary makes the Binary of a file. open is called when the file is needed,
 // which may be often where rules have to be guessed from its code.
-func NewBinary(arch Arch, open OpenFunc) *Binary {
+func NewBinary(arch perf.Arch, open OpenFunc) *Binary {
 	return &Binary{arch: arch, open: open, left: maxSections}
 }
 

@@ -12,6 +12,8 @@ import (
 	"io"
 
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/gantry-tools/gantry/perf"
 )
 
 // File is an open binary.
@@ -59,7 +61,7 @@ type sectionHeader struct {
 type image struct {
 	r        io.ReaderAt
 	size     uint64
-	arch     Arch
+	arch     perf.Arch
 	segs     []segment
 	ehHdr    uint64 // address of .eh_frame_hdr by PT_GNU_EH_FRAME, 0 if none
 	ehSize   uint64
@@ -78,9 +80,9 @@ func readImage(r io.ReaderAt, size int64) (*image, error) {
 	le := binary.LittleEndian
 	switch elf.Machine(le.Uint16(h[18:])) {
 	case elf.EM_X86_64:
-		im.arch = AMD64
+		im.arch = perf.AMD64
 	case elf.EM_AARCH64:
-		im.arch = ARM64
+		im.arch = perf.ARM64
 	default:
 		return nil, fmt.Errorf("%w of a known machine", ErrNotELF)
 	}

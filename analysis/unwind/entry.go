@@ -5,6 +5,8 @@ package unwind
 import (
 	"fmt"
 	"strings"
+
+	"github.com/gantry-tools/gantry/perf"
 )
 
 // section is a section of CFI.
@@ -85,7 +87,7 @@ func (s *section) isCIE(h *entryHead) bool {
 }
 
 // cieOf finds the CIE of an FDE, and reads it if it was not met before.
-func (s *section) cieOf(h *entryHead, t *table, arch Arch) (*cie, error) {
+func (s *section) cieOf(h *entryHead, t *table, arch perf.Arch) (*cie, error) {
 	off := h.id
 	if !s.debug {
 		off = h.idAt - h.id
@@ -111,7 +113,7 @@ func (s *section) cieOf(h *entryHead, t *table, arch Arch) (*cie, error) {
 // file at most.
 const maxCIEs = 1 << 16
 
-func (s *section) readCIE(c *cie, off uint64, t *table, arch Arch) error {
+func (s *section) readCIE(c *cie, off uint64, t *table, arch perf.Arch) error {
 	h, ok, err := s.head(off)
 	if err != nil || !ok || !s.isCIE(&h) {
 		return errCFI
@@ -192,7 +194,7 @@ func (s *section) augment(c *cie, augmentation string, b *cursor) error {
 }
 
 // readFDE reads the entry at an offset. It is not ok for a CIE, and at the end.
-func (s *section) readFDE(off uint64, t *table, arch Arch) (f fde, ok bool, err error) {
+func (s *section) readFDE(off uint64, t *table, arch perf.Arch) (f fde, ok bool, err error) {
 	h, ok, err := s.head(off)
 	if err != nil || !ok {
 		return f, false, err

@@ -4,6 +4,8 @@ package unwind
 
 import (
 	"testing"
+
+	"github.com/gantry-tools/gantry/perf"
 )
 
 // checkTable fails unless what was made of CFI can be used.
@@ -44,7 +46,7 @@ func checkRules(t *testing.T, tab *table) {
 
 // FuzzFile: any file, asked for any address.
 func FuzzFile(f *testing.F) {
-	for _, arch := range []Arch{AMD64, ARM64} {
+	for _, arch := range []perf.Arch{perf.AMD64, perf.ARM64} {
 		c := newCFI(arch, insn(opDefCFAOffset, uint64(16)), insn(opAdvance|4), insn(opDefCFAExpr, block(xBreg0+7, 8)))
 		data := c.bytes()
 		text := testSection{name: ".text", addr: codeAt, data: make([]byte, 64), exec: true}
@@ -55,7 +57,7 @@ func FuzzFile(f *testing.F) {
 		f.Add(makeELF(machineOf(arch), text, testSection{name: ".debug_frame", data: d.bytes()}), uint64(callerAt))
 	}
 	f.Fuzz(func(t *testing.T, file []byte, addr uint64) {
-		for _, arch := range []Arch{AMD64, ARM64} {
+		for _, arch := range []perf.Arch{perf.AMD64, perf.ARM64} {
 			b := binaryOf(arch, file)
 			b.load()
 			for _, a := range []uint64{addr, addr + 1, leafAt, callerAt + 3} {
@@ -76,12 +78,12 @@ func FuzzUnwind(f *testing.F) {
 	f.Add(insn(opDefCFAExpr, block(xBreg0+amd64RSP, 8, xDeref)), words(1, stackBase+16, returnTo), uint64(0), false)
 	f.Add(insn(opNegateRAState), words(1, 2), uint64(returnTo), true)
 	f.Fuzz(func(t *testing.T, insns, stack []byte, reg uint64, arm bool) {
-		arch := AMD64
+		arch := perf.AMD64
 		if arm {
-			arch = ARM64
+			arch = perf.ARM64
 		}
 		space := spaceOf(arch, newCFI(arch, insns), nil)
-		role := arch.registers()
+		role := registersOf(arch)
 		regs := map[uint8]uint64{}
 		for n := range uint8(numRegs) {
 			regs[n] = reg

@@ -5,6 +5,8 @@ package unwind
 import (
 	"bytes"
 	"encoding/binary"
+
+	"github.com/gantry-tools/gantry/perf"
 )
 
 // guess finds a rule for an address that has no CFI: from the code there if
@@ -33,7 +35,7 @@ func (b *Binary) guessed(addr uint64, exact bool) (rule, []regRule) {
 	if !exact {
 		at++ // the trampoline of a signal is returned to, not called
 	}
-	if b.arch == ARM64 {
+	if b.arch == perf.ARM64 {
 		if code := b.codeBytes(at, 8); bytes.Equal(code, arm64Sigreturn) {
 			return arm64SignalFrame()
 		}
@@ -58,8 +60,8 @@ func (b *Binary) guessed(addr uint64, exact bool) (rule, []regRule) {
 
 // framePointer is the rule of a function that keeps its frame in the frame
 // pointer.
-func framePointer(a Arch) (rule, []regRule) {
-	if a == ARM64 {
+func framePointer(a perf.Arch) (rule, []regRule) {
+	if a == perf.ARM64 {
 		return rule{cfaReg: arm64FP, cfaOff: 16, ra: arm64LR, flags: guessed},
 			[]regRule{{reg: arm64FP, kind: atOffset, arg: -16}, {reg: arm64LR, kind: atOffset, arg: -8}}
 	}

@@ -7,6 +7,8 @@ import (
 	"debug/elf"
 	"slices"
 	"testing"
+
+	"github.com/gantry-tools/gantry/perf"
 )
 
 // TestGuessAMD64: addresses without CFI, by the code there.
@@ -29,9 +31,9 @@ func TestGuessAMD64(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			code := append(make([]byte, at), c.code...)
-			s := regsOf(AMD64, amd64Regs(codeAt+at+c.into, map[uint8]uint64{amd64RBP: stackBase + 32}))
+			s := regsOf(perf.AMD64, amd64Regs(codeAt+at+c.into, map[uint8]uint64{amd64RBP: stackBase + 32}))
 			s.Memory = append(words(c.stack...), make([]byte, 64)...)
-			got, res := New(AMD64).Unwind(nil, s, spaceOf(AMD64, newCFI(AMD64), code))
+			got, res := New(perf.AMD64).Unwind(nil, s, spaceOf(perf.AMD64, newCFI(perf.AMD64), code))
 			want := []uint64{loadAddr + codeAt + at + c.into, returnTo - 1}
 			if c.name == "sigreturn" {
 				res.Exact++ // what is interrupted is found by CFI again
@@ -46,9 +48,9 @@ func TestGuessAMD64(t *testing.T) {
 // TestPLT: stubs without CFI, as LLVM's linker writes them.
 func TestPLT(t *testing.T) {
 	const lazy, direct = 0x1800, 0x1900
-	c := newCFI(AMD64)
+	c := newCFI(perf.AMD64)
 	data := c.bytes()
-	space := mapCode(AMD64, makeELF(elf.EM_X86_64,
+	space := mapCode(perf.AMD64, makeELF(elf.EM_X86_64,
 		testSection{name: ".text", addr: codeAt, data: make([]byte, codeSize), exec: true},
 		testSection{name: ".plt", addr: lazy, data: make([]byte, 64)},
 		testSection{name: ".plt.sec", addr: direct, data: make([]byte, 64)},
@@ -56,9 +58,9 @@ func TestPLT(t *testing.T) {
 	for at, pushed := range map[uint64]int{lazy: 2, lazy + 6: 3, lazy + 16: 1, lazy + 27: 2, direct + 16: 1, direct + 30: 1} {
 		stack := make([]uint64, pushed)
 		stack[pushed-1] = returnTo
-		s := regsOf(AMD64, amd64Regs(at))
+		s := regsOf(perf.AMD64, amd64Regs(at))
 		s.Memory = words(stack...)
-		if got, res := New(AMD64).Unwind(nil, s, space); len(got) != 2 || got[1] != returnTo-1 || res.End != Complete {
+		if got, res := New(perf.AMD64).Unwind(nil, s, space); len(got) != 2 || got[1] != returnTo-1 || res.End != Complete {
 			t.Errorf("at %#x: %#x, %v", at, got, res)
 		}
 	}
@@ -66,11 +68,11 @@ func TestPLT(t *testing.T) {
 
 // TestJIT: code without a file keeps its frame in the frame pointer.
 func TestJIT(t *testing.T) {
-	space := spaceOf(AMD64, newCFI(AMD64), nil)
+	space := spaceOf(perf.AMD64, newCFI(perf.AMD64), nil)
 	space.jit = 0x10000
-	s := regsOf(AMD64, map[uint8]uint64{amd64RIP: 0x10010, amd64RSP: stackBase, amd64RBP: stackBase + 8})
+	s := regsOf(perf.AMD64, map[uint8]uint64{amd64RIP: 0x10010, amd64RSP: stackBase, amd64RBP: stackBase + 8})
 	s.Memory = words(1, stackBase+32, 0x10020, 4, 0, returnTo)
-	u := New(AMD64)
+	u := New(perf.AMD64)
 	got, res := u.Unwind(nil, s, space)
 	if want := []uint64{0x10010, 0x1001f, returnTo - 1}; !slices.Equal(got, want) || res != (Result{Complete, 1}) || u.Stats.Guessed != 1 {
 		t.Errorf("%#x, %v; want %#x", got, res, want)
@@ -115,12 +117,12 @@ func TestARM64(t *testing.T) {
 		{name: "sigreturn", at: 0x800, code: arm64Sigreturn, stack: signal, exact: 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			cfi := newCFI(ARM64, c.insns...)
+			cfi := newCFI(perf.ARM64, c.insns...)
 			cfi.dataAlign = -8
 			code := append(make([]byte, c.at), c.code...)
-			s := regsOf(ARM64, arm64Regs(leafAt+c.at, c.regs))
+			s := regsOf(perf.ARM64, arm64Regs(leafAt+c.at, c.regs))
 			s.Memory = append(words(c.stack...), make([]byte, 64)...)
-			got, res := New(ARM64).Unwind(nil, s, spaceOf(ARM64, cfi, code))
+			got, res := New(perf.ARM64).Unwind(nil, s, spaceOf(perf.ARM64, cfi, code))
 			want := []uint64{loadAddr + leafAt + c.at, returnTo - 1}
 			if !slices.Equal(got, want) || res != (Result{Complete, c.exact}) {
 				t.Errorf("%#x, %v; want %#x", got, res, want)

@@ -8,11 +8,13 @@ import (
 	"errors"
 	"io"
 	"testing"
+
+	"github.com/gantry-tools/gantry/perf"
 )
 
 // TestHostileFiles: claims that no file can keep cost no memory.
 func TestHostileFiles(t *testing.T) {
-	c := newCFI(AMD64)
+	c := newCFI(perf.AMD64)
 	data := c.bytes()
 	good := makeELF(elf.EM_X86_64,
 		testSection{name: ".text", addr: codeAt, data: make([]byte, 64), exec: true},
@@ -41,7 +43,7 @@ func TestHostileFiles(t *testing.T) {
 		"unpacked":         makeELF(elf.EM_X86_64, testSection{name: ".debug_frame", data: big, flags: elf.SHF_COMPRESSED}),
 		"no CFI":           makeELF(elf.EM_X86_64, testSection{name: ".text", addr: codeAt, data: make([]byte, 64), exec: true}),
 	} {
-		b := binaryOf(AMD64, file)
+		b := binaryOf(perf.AMD64, file)
 		b.load()
 		if _, ok := b.ruleAt(leafAt); ok && name != "section outside" && name != "huge section" {
 			t.Errorf("%s: a rule", name)
@@ -54,9 +56,9 @@ func TestHostileFiles(t *testing.T) {
 
 // TestTooLarge: files share what is read of all of them.
 func TestTooLarge(t *testing.T) {
-	c := newCFI(AMD64)
+	c := newCFI(perf.AMD64)
 	file := makeELF(elf.EM_X86_64, testSection{name: ".eh_frame", addr: frameAt, data: c.bytes()})
-	b := binaryOf(AMD64, file)
+	b := binaryOf(perf.AMD64, file)
 	b.left = 16
 	b.load()
 	if !errors.Is(b.Err(), errTooLarge) {
@@ -67,7 +69,7 @@ func TestTooLarge(t *testing.T) {
 // TestEndlessWork: entries that overlap are not run for ever.
 func TestEndlessWork(t *testing.T) {
 	tab := table{work: maxWork - 10}
-	p := program{t: &tab, arch: AMD64, cie: &cie{codeAlign: 1}}
+	p := program{t: &tab, arch: perf.AMD64, cie: &cie{codeAlign: 1}}
 	if err := p.run(make([]byte, 8)); err != nil {
 		t.Error(err)
 	}
@@ -91,12 +93,12 @@ func (f failingFile) ReadAt(b []byte, off int64) (int, error) {
 
 // TestReadErrors: a file that fails anywhere is one without CFI.
 func TestReadErrors(t *testing.T) {
-	c := newCFI(AMD64)
+	c := newCFI(perf.AMD64)
 	file := makeELF(elf.EM_X86_64,
 		testSection{name: ".text", addr: codeAt, data: make([]byte, 64), exec: true},
 		testSection{name: ".eh_frame", addr: frameAt, data: c.bytes()})
 	for from := range len(file) {
-		b := NewBinary(AMD64, func() (File, int64, error) {
+		b := NewBinary(perf.AMD64, func() (File, int64, error) {
 			return failingFile{memFile{bytes.NewReader(file)}, int64(from)}, int64(len(file)), nil
 		})
 		b.load()

@@ -9,6 +9,8 @@ import (
 	"errors"
 	"io/fs"
 	"testing"
+
+	"github.com/gantry-tools/gantry/perf"
 )
 
 // keptTest is a program of two functions whose tables are kept in memory.
@@ -20,7 +22,7 @@ type keptTest struct {
 }
 
 func newKeptTest() *keptTest {
-	c := newCFI(AMD64, insn(opDefCFAOffset, uint64(16)), insn(opExpr, uint64(3), block(xLit0+8, xPlus)))
+	c := newCFI(perf.AMD64, insn(opDefCFAOffset, uint64(16)), insn(opExpr, uint64(3), block(xLit0+8, xPlus)))
 	c.functions = append(c.functions, function{start: 0x1200, size: 0x100, insns: [][]byte{insn(opDefCFAExpr, block(xBreg0+amd64RSP, 24))}})
 	return &keptTest{file: makeELF(elf.EM_X86_64,
 		testSection{name: ".text", addr: codeAt, data: make([]byte, codeSize), exec: true},
@@ -30,7 +32,7 @@ func newKeptTest() *keptTest {
 
 // binary makes the Binary; without the file if it is gone.
 func (k *keptTest) binary(tag string, gone bool) *Binary {
-	b := NewBinary(AMD64, func() (File, int64, error) {
+	b := NewBinary(perf.AMD64, func() (File, int64, error) {
 		k.opens++
 		if gone {
 			return nil, 0, fs.ErrNotExist
@@ -56,11 +58,11 @@ func (k *keptTest) binary(tag string, gone bool) *Binary {
 
 // unwindAt unwinds a stack of two frames whose leaf is at an address.
 func unwindAt(b *Binary, file []byte, pc uint64, above int) ([]uint64, Result) {
-	space := mapCode(AMD64, file)
+	space := mapCode(perf.AMD64, file)
 	space.b = b
-	s := regsOf(AMD64, amd64Regs(pc))
+	s := regsOf(perf.AMD64, amd64Regs(pc))
 	s.Memory = append(words(make([]uint64, above)...), words(returnTo, 0, 0)...)
-	return New(AMD64).Unwind(nil, s, space)
+	return New(perf.AMD64).Unwind(nil, s, space)
 }
 
 // TestKept: what was kept does without the file, and grows.
@@ -158,11 +160,11 @@ func FuzzKept(f *testing.F) {
 		if b.old != nil {
 			checkRules(t, &b.table)
 		}
-		space := mapCode(AMD64, k.file)
+		space := mapCode(perf.AMD64, k.file)
 		space.b = b
-		s := regsOf(AMD64, amd64Regs(pc%codeSize+codeAt))
+		s := regsOf(perf.AMD64, amd64Regs(pc%codeSize+codeAt))
 		s.Memory = stack
-		if got, _ := New(AMD64).Unwind(nil, s, space); len(got) > MaxFrames {
+		if got, _ := New(perf.AMD64).Unwind(nil, s, space); len(got) > MaxFrames {
 			t.Fatalf("%d frames", len(got))
 		}
 	})

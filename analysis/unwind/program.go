@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+
+	"github.com/gantry-tools/gantry/perf"
 )
 
 // state is what a CFI program has at one address.
@@ -82,7 +84,7 @@ const maxRemembered = 32
 type program struct {
 	cursor
 	t    *table
-	arch Arch
+	arch perf.Arch
 	cie  *cie
 	fde  *fde
 	addr uint64 // of the section, for set_loc
@@ -147,7 +149,7 @@ func (p *program) step(op uint8) error {
 		}
 		p.state, p.remembered = p.remembered[n-1], p.remembered[:n-1]
 	case opNegateRAState, opNegateRAPC:
-		if p.arch != ARM64 {
+		if p.arch != perf.ARM64 {
 			return errCFI
 		}
 		p.state.signed = !p.state.signed

@@ -9,13 +9,15 @@ import (
 	"io"
 	"io/fs"
 	"testing"
+
+	"github.com/gantry-tools/gantry/perf"
 )
 
 // Programs without .eh_frame have their CFI in a debug file.
 func TestSeparate(t *testing.T) {
 	text := testSection{name: ".text", addr: codeAt, data: make([]byte, codeSize), exec: true}
-	c := newCFI(AMD64, insn(opDefCFAOffset, uint64(16)))
-	other := newCFI(AMD64, insn(opDefCFAOffset, uint64(16)))
+	c := newCFI(perf.AMD64, insn(opDefCFAOffset, uint64(16)))
+	other := newCFI(perf.AMD64, insn(opDefCFAOffset, uint64(16)))
 	other.functions = other.functions[1:] // of the caller only, as the C runtime's
 	c.debug, c.addr = true, 0
 	frame := testSection{name: ".debug_frame", data: c.bytes()}
@@ -33,7 +35,7 @@ func TestSeparate(t *testing.T) {
 		"cut":             {bare, makeELF(elf.EM_X86_64, frame)[:100], false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			space := mapCode(AMD64, tt.binary)
+			space := mapCode(perf.AMD64, tt.binary)
 			asked := 0
 			space.b.Separate(func(use func(io.ReaderAt, int64) error) error {
 				asked++
@@ -42,9 +44,9 @@ func TestSeparate(t *testing.T) {
 				}
 				return use(bytes.NewReader(tt.debug), int64(len(tt.debug)))
 			})
-			u := New(AMD64)
+			u := New(perf.AMD64)
 			for range 2 {
-				s := regsOf(AMD64, amd64Regs(leafAt+4))
+				s := regsOf(perf.AMD64, amd64Regs(leafAt+4))
 				s.Memory = words(1, returnTo)
 				got, res := u.Unwind(nil, s, space)
 				if found := len(got) == 2 && got[1] == returnTo-1 && res == (Result{Complete, 2}); found != tt.found {
@@ -63,7 +65,7 @@ func TestSeparate(t *testing.T) {
 
 // TestSeparateKept: what a debug file gave is kept, and used without it.
 func TestSeparateKept(t *testing.T) {
-	c := newCFI(AMD64, insn(opDefCFAOffset, uint64(16)))
+	c := newCFI(perf.AMD64, insn(opDefCFAOffset, uint64(16)))
 	c.debug, c.addr = true, 0
 	debug := makeELF(elf.EM_X86_64, testSection{name: ".debug_frame", data: c.bytes()})
 	k := &keptTest{file: makeELF(elf.EM_X86_64, testSection{name: ".text", addr: codeAt, data: make([]byte, codeSize), exec: true})}

@@ -2,7 +2,11 @@
 
 package unwind
 
-import "math"
+import (
+	"math"
+
+	"github.com/gantry-tools/gantry/perf"
+)
 
 // slot remembers the rule of an address, and all of it if it is one of the
 // simple ones that nearly every address has: the frame begins at a distance
@@ -130,7 +134,7 @@ func (u *Unwinder) fast(s *slot) (pc uint64, ok bool) {
 		return 0, false
 	}
 	ra := cfa - 8
-	if u.arch == ARM64 {
+	if u.arch == perf.ARM64 {
 		ra = cfa + uint64(int64(s.fpOff)) + 8
 	}
 	if pc, ok = u.mem.word(ra); !ok || pc == 0 {
@@ -144,7 +148,7 @@ func (u *Unwinder) fast(s *slot) (pc uint64, ok bool) {
 		u.regs[role.fp] = fp
 		u.known |= 1 << role.fp
 	}
-	if u.arch == ARM64 {
+	if u.arch == perf.ARM64 {
 		pc = arm64Address(pc)
 	}
 	u.regs[role.sp], u.regs[role.ra] = cfa, pc

@@ -2,7 +2,11 @@
 
 package unwind
 
-import "math"
+import (
+	"math"
+
+	"github.com/gantry-tools/gantry/perf"
+)
 
 // Mapping is a range of addresses of a task, and the file that it shows.
 type Mapping struct {
@@ -108,7 +112,7 @@ type Stats struct {
 type Unwinder struct {
 	Stats Stats
 
-	arch  Arch
+	arch  perf.Arch
 	role  *registers
 	cache []slot
 	ids   uint16 // given to binaries so far
@@ -138,8 +142,8 @@ type area struct {
 }
 
 // New makes an Unwinder for AMD64 or ARM64.
-func New(arch Arch) *Unwinder {
-	u := &Unwinder{arch: arch, role: arch.registers(), cache: make([]slot, 1<<cacheBits), left: maxSections}
+func New(arch perf.Arch) *Unwinder {
+	u := &Unwinder{arch: arch, role: registersOf(arch), cache: make([]slot, 1<<cacheBits), left: maxSections}
 	u.jit = Binary{arch: arch, loaded: true, err: ErrNoCFI}
 	n, _ := u.jit.intern(framePointer(arch))
 	u.jit.slot.fill(&u.jit, u.role, 0, n)
@@ -293,7 +297,7 @@ func (u *Unwinder) step(b *Binary, r *rule) (pc uint64, end End, done bool) {
 		return 0, u.missing(r, BadStack), true
 	}
 	pc = u.regs[r.ra]
-	if u.arch == ARM64 && r.flags&signedReturn != 0 {
+	if u.arch == perf.ARM64 && r.flags&signedReturn != 0 {
 		pc = arm64Address(pc)
 	}
 	u.exact = r.flags&signalFrame != 0
@@ -310,7 +314,7 @@ func (u *Unwinder) check(r *rule, cfa uint64) End {
 		if u.signals++; u.signals > maxSignals {
 			return Loop
 		}
-	case leaf && (u.arch != ARM64 || !u.exact):
+	case leaf && (u.arch != perf.ARM64 || !u.exact):
 		return Loop
 	case cfa < sp, cfa == sp && !leaf:
 		return u.missing(r, BadStack)

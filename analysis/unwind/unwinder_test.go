@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"slices"
 	"testing"
+
+	"github.com/gantry-tools/gantry/perf"
 )
 
 // Where the code of test programs is: leaf from 0x1000, caller from 0x1100,
@@ -22,19 +24,19 @@ const (
 )
 
 // callerFn ends every stack.
-func callerFn(arch Arch) function {
+func callerFn(arch perf.Arch) function {
 	ra := uint64(amd64RIP)
-	if arch == ARM64 {
+	if arch == perf.ARM64 {
 		ra = arm64LR
 	}
 	return function{start: callerAt, size: 0x100, insns: [][]byte{insn(opUndefined, ra)}}
 }
 
 // newCFI has the usual rules of a function that has just been called.
-func newCFI(arch Arch, insns ...[]byte) *cfi {
+func newCFI(arch perf.Arch, insns ...[]byte) *cfi {
 	c := &cfi{addr: frameAt, ra: amd64RIP}
 	c.insns = [][]byte{insn(opDefCFA, uint64(amd64RSP), uint64(8)), insn(opOffset|amd64RIP, uint64(1))}
-	if arch == ARM64 {
+	if arch == perf.ARM64 {
 		c.ra = arm64LR
 		c.insns = [][]byte{insn(opDefCFA, uint64(arm64SP), uint64(0))}
 	}
@@ -42,15 +44,15 @@ func newCFI(arch Arch, insns ...[]byte) *cfi {
 	return c
 }
 
-func machineOf(arch Arch) elf.Machine {
-	if arch == ARM64 {
+func machineOf(arch perf.Arch) elf.Machine {
+	if arch == perf.ARM64 {
 		return elf.EM_AARCH64
 	}
 	return elf.EM_X86_64
 }
 
 // spaceOf maps the code of a file that has CFI in .eh_frame with its table.
-func spaceOf(arch Arch, c *cfi, code []byte) *testSpace {
+func spaceOf(arch perf.Arch, c *cfi, code []byte) *testSpace {
 	data := c.bytes()
 	file := makeELF(machineOf(arch),
 		testSection{name: ".text", addr: codeAt, data: append(code, make([]byte, codeSize-len(code))...), exec: true},
@@ -60,7 +62,7 @@ func spaceOf(arch Arch, c *cfi, code []byte) *testSpace {
 }
 
 // mapCode maps the executable segment of a file.
-func mapCode(arch Arch, file []byte) *testSpace {
+func mapCode(arch perf.Arch, file []byte) *testSpace {
 	s := &testSpace{b: binaryOf(arch, file), code: codeAt, codeEnd: codeAt + codeSize}
 	im, err := readImage(bytes.NewReader(file), int64(len(file)))
 	if err != nil {
@@ -75,9 +77,9 @@ func mapCode(arch Arch, file []byte) *testSpace {
 }
 
 // regsOf makes the registers of a sample.
-func regsOf(arch Arch, regs map[uint8]uint64) *Stack {
+func regsOf(arch perf.Arch, regs map[uint8]uint64) *Stack {
 	s := &Stack{}
-	for bit, reg := range arch.registers().perf {
+	for bit, reg := range registersOf(arch).perf {
 		if reg == none {
 			continue
 		}
@@ -139,12 +141,12 @@ func TestRules(t *testing.T) {
 		{name: "no effect", insns: [][]byte{insn(opArgsSize, uint64(48)), insn(opSameValue, uint64(3)), insn(opOffset|33, uint64(9)), {opNop}}, stack: []uint64{returnTo}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			space := spaceOf(AMD64, newCFI(AMD64, c.insns...), nil)
-			s := regsOf(AMD64, amd64Regs(leafAt+c.at, c.regs))
+			space := spaceOf(perf.AMD64, newCFI(perf.AMD64, c.insns...), nil)
+			s := regsOf(perf.AMD64, amd64Regs(leafAt+c.at, c.regs))
 			s.Memory = append(words(c.stack...), make([]byte, 64)...)
 			want := []uint64{loadAddr + leafAt + c.at, returnTo - 1}
 			for range 2 { // the second time from the cache
-				got, res := New(AMD64).Unwind(nil, s, space)
+				got, res := New(perf.AMD64).Unwind(nil, s, space)
 				if !slices.Equal(got, want) || res != (Result{Complete, 2}) {
 					t.Errorf("frames %#x, %v; want %#x", got, res, want)
 				}
@@ -155,16 +157,16 @@ func TestRules(t *testing.T) {
 
 // TestSetLoc: an absolute address in the middle of the instructions.
 func TestSetLoc(t *testing.T) {
-	c := newCFI(AMD64)
+	c := newCFI(perf.AMD64)
 	c.debug, c.ra = true, amd64RIP
 	c.functions[0].insns = [][]byte{{opSetLoc}, le.AppendUint64(nil, leafAt+0x10), insn(opDefCFAOffset, uint64(16))}
-	space := mapCode(AMD64, makeELF(elf.EM_X86_64,
+	space := mapCode(perf.AMD64, makeELF(elf.EM_X86_64,
 		testSection{name: ".text", addr: codeAt, data: make([]byte, codeSize), exec: true},
 		testSection{name: ".debug_frame", data: c.bytes()}))
 	for at, stack := range map[uint64][]uint64{0xf: {returnTo, 2}, 0x10: {1, returnTo}} {
-		s := regsOf(AMD64, amd64Regs(leafAt+at))
+		s := regsOf(perf.AMD64, amd64Regs(leafAt+at))
 		s.Memory = words(stack...)
-		if got, res := New(AMD64).Unwind(nil, s, space); len(got) != 2 || got[1] != returnTo-1 || res.End != Complete {
+		if got, res := New(perf.AMD64).Unwind(nil, s, space); len(got) != 2 || got[1] != returnTo-1 || res.End != Complete {
 			t.Errorf("at %#x: %#x, %v", at, got, res)
 		}
 	}
@@ -174,7 +176,7 @@ func TestSetLoc(t *testing.T) {
 func TestSections(t *testing.T) {
 	text := testSection{name: ".text", addr: codeAt, data: make([]byte, codeSize), exec: true}
 	eh := func(change func(*cfi)) *cfi {
-		c := newCFI(AMD64, insn(opDefCFAOffset, uint64(16)))
+		c := newCFI(perf.AMD64, insn(opDefCFAOffset, uint64(16)))
 		if change != nil {
 			change(c)
 		}
@@ -199,10 +201,10 @@ func TestSections(t *testing.T) {
 			{name: ".debug_frame", data: eh(debug).bytes()}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			space := mapCode(AMD64, makeELF(elf.EM_X86_64, append([]testSection{text}, sections...)...))
-			s := regsOf(AMD64, amd64Regs(leafAt+4))
+			space := mapCode(perf.AMD64, makeELF(elf.EM_X86_64, append([]testSection{text}, sections...)...))
+			s := regsOf(perf.AMD64, amd64Regs(leafAt+4))
 			s.Memory = words(1, returnTo)
-			got, res := New(AMD64).Unwind(nil, s, space)
+			got, res := New(perf.AMD64).Unwind(nil, s, space)
 			if len(got) != 2 || got[1] != returnTo-1 || res != (Result{Complete, 2}) || space.b.Err() != nil {
 				t.Errorf("%#x, %v, error %v", got, res, space.b.Err())
 			}
@@ -235,10 +237,10 @@ func TestEnds(t *testing.T) {
 		{name: "bad expression", insns: [][]byte{insn(opDefCFAExpr, block(xPlus))}, pc: leafAt, stack: []uint64{1}, end: BadStack, frames: 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := regsOf(AMD64, amd64Regs(c.pc, c.regs))
+			s := regsOf(perf.AMD64, amd64Regs(c.pc, c.regs))
 			s.Memory = words(c.stack...)
-			u := New(AMD64)
-			got, res := u.Unwind(nil, s, spaceOf(AMD64, newCFI(AMD64, c.insns...), nil))
+			u := New(perf.AMD64)
+			got, res := u.Unwind(nil, s, spaceOf(perf.AMD64, newCFI(perf.AMD64, c.insns...), nil))
 			if res.End != c.end || len(got) != c.frames || u.Stats.Ends[c.end] != 1 {
 				t.Errorf("%#x, %v; want %v after %d", got, res, c.end, c.frames)
 			}
@@ -252,9 +254,9 @@ func TestDeep(t *testing.T) {
 	for range 4 * MaxFrames {
 		stack = append(stack, loadAddr+leafAt+8)
 	}
-	s := regsOf(AMD64, amd64Regs(leafAt+8))
+	s := regsOf(perf.AMD64, amd64Regs(leafAt+8))
 	s.Memory = words(stack...)
-	got, res := New(AMD64).Unwind(nil, s, spaceOf(AMD64, newCFI(AMD64), nil))
+	got, res := New(perf.AMD64).Unwind(nil, s, spaceOf(perf.AMD64, newCFI(perf.AMD64), nil))
 	if len(got) != MaxFrames || res.End != TooDeep {
 		t.Errorf("%d frames, %v", len(got), res)
 	}
@@ -263,7 +265,7 @@ func TestDeep(t *testing.T) {
 // TestNoRegs: what was not recorded is told.
 func TestNoRegs(t *testing.T) {
 	s := &Stack{Mask: 1 << 3, Values: []uint64{1}, Memory: words(1)}
-	if got, res := New(AMD64).Unwind(nil, s, spaceOf(AMD64, newCFI(AMD64), nil)); len(got) != 0 || res.End != NoRegs {
+	if got, res := New(perf.AMD64).Unwind(nil, s, spaceOf(perf.AMD64, newCFI(perf.AMD64), nil)); len(got) != 0 || res.End != NoRegs {
 		t.Errorf("%#x, %v", got, res)
 	}
 }
@@ -271,12 +273,12 @@ func TestNoRegs(t *testing.T) {
 // TestFullPass: a frame that needs a register which the quick way does not
 // follow, behind one that takes the quick way.
 func TestFullPass(t *testing.T) {
-	c := newCFI(AMD64, insn(opDefCFAOffset, uint64(16)), insn(opOffset|3, uint64(2)))
+	c := newCFI(perf.AMD64, insn(opDefCFAOffset, uint64(16)), insn(opOffset|3, uint64(2)))
 	middle := function{start: 0x1200, size: 0x100, insns: [][]byte{insn(opDefCFA, uint64(3), uint64(8))}}
 	c.functions = append(c.functions, middle)
-	s := regsOf(AMD64, amd64Regs(leafAt+4, map[uint8]uint64{3: 0xbad}))
+	s := regsOf(perf.AMD64, amd64Regs(leafAt+4, map[uint8]uint64{3: 0xbad}))
 	s.Memory = words(stackBase+0x20, loadAddr+0x1210, 3, 4, returnTo)
-	got, res := New(AMD64).Unwind(nil, s, spaceOf(AMD64, c, nil))
+	got, res := New(perf.AMD64).Unwind(nil, s, spaceOf(perf.AMD64, c, nil))
 	want := []uint64{loadAddr + leafAt + 4, loadAddr + 0x120f, returnTo - 1}
 	if !slices.Equal(got, want) || res.End != Complete {
 		t.Errorf("%#x, %v; want %#x", got, res, want)
@@ -295,15 +297,15 @@ func TestSignalFrame(t *testing.T) {
 		insn(opExpr, uint64(amd64RSP), block(xBreg0+amd64RSP, 16)),
 		insn(opExpr, uint64(amd64RIP), block(xBreg0+amd64RSP, 24)),
 	}}}
-	others := newCFI(AMD64)
+	others := newCFI(perf.AMD64)
 	others.debug = true
-	space := mapCode(AMD64, makeELF(elf.EM_X86_64,
+	space := mapCode(perf.AMD64, makeELF(elf.EM_X86_64,
 		testSection{name: ".text", addr: codeAt, data: make([]byte, codeSize), exec: true},
 		testSection{name: ".eh_frame", addr: frameAt, data: sig.bytes()},
 		testSection{name: ".debug_frame", data: others.bytes()}))
-	s := regsOf(AMD64, amd64Regs(leafAt+4))
+	s := regsOf(perf.AMD64, amd64Regs(leafAt+4))
 	s.Memory = words(loadAddr+trampoline, 1, 2, stackBase+0x30, loadAddr+leafAt, 5, returnTo)
-	got, res := New(AMD64).Unwind(nil, s, space)
+	got, res := New(perf.AMD64).Unwind(nil, s, space)
 	want := []uint64{loadAddr + leafAt + 4, loadAddr + trampoline, loadAddr + leafAt, returnTo - 1}
 	if !slices.Equal(got, want) || res != (Result{Complete, 4}) {
 		t.Errorf("%#x, %v; want %#x", got, res, want)
@@ -312,10 +314,10 @@ func TestSignalFrame(t *testing.T) {
 
 // TestNoAllocation: the second time an address is met costs no memory.
 func TestNoAllocation(t *testing.T) {
-	space := spaceOf(AMD64, newCFI(AMD64, insn(opDefCFAOffset, uint64(16))), nil)
-	s := regsOf(AMD64, amd64Regs(leafAt+4))
+	space := spaceOf(perf.AMD64, newCFI(perf.AMD64, insn(opDefCFAOffset, uint64(16))), nil)
+	s := regsOf(perf.AMD64, amd64Regs(leafAt+4))
 	s.Memory = words(1, returnTo)
-	u := New(AMD64)
+	u := New(perf.AMD64)
 	frames := make([]uint64, 0, 8)
 	var sp Space = space
 	if n := testing.AllocsPerRun(100, func() { frames, _ = u.Unwind(frames[:0], s, sp) }); n != 0 {
@@ -325,11 +327,11 @@ func TestNoAllocation(t *testing.T) {
 
 // TestUnreadable: a file that cannot be had is no reason to stop.
 func TestUnreadable(t *testing.T) {
-	b := NewBinary(AMD64, func() (File, int64, error) { return nil, 0, fs.ErrNotExist })
+	b := NewBinary(perf.AMD64, func() (File, int64, error) { return nil, 0, fs.ErrNotExist })
 	space := &testSpace{b: b, code: codeAt, codeEnd: codeAt + codeSize}
-	s := regsOf(AMD64, amd64Regs(codeAt, map[uint8]uint64{amd64RBP: stackBase}))
+	s := regsOf(perf.AMD64, amd64Regs(codeAt, map[uint8]uint64{amd64RBP: stackBase}))
 	s.Memory = words(0, loadAddr+codeAt+0x40)
-	got, res := New(AMD64).Unwind(nil, s, space)
+	got, res := New(perf.AMD64).Unwind(nil, s, space)
 	if len(got) != 2 || res != (Result{Complete, 1}) || b.Err() == nil {
 		t.Errorf("%#x, %v, error %v", got, res, b.Err())
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/gantry-tools/gantry/analysis"
 	"github.com/gantry-tools/gantry/analysis/disasm"
 	"github.com/gantry-tools/gantry/analysis/profile"
+	"github.com/gantry-tools/gantry/perf"
 	"github.com/gantry-tools/gantry/view/report"
 )
 
@@ -34,7 +35,7 @@ type Options struct {
 	Skid map[string]bool
 	// Disassemble is asked for functions with instructions that package disasm
 	// does not know; it may be nil.
-	Disassemble func(a disasm.Arch, code []byte, addr uint64) ([]disasm.Insn, error)
+	Disassemble func(a perf.Arch, code []byte, addr uint64) ([]disasm.Insn, error)
 }
 
 // Weight is how often, and in units of the event how much.

@@ -116,7 +116,7 @@ func textOf(t *testing.T, r *perfdata.Reader, o *Options) string {
 		t.Fatalf("%d functions", len(list))
 	}
 	var b bytes.Buffer
-	if err := Text(&b, List(list[0], disasm.AMD64, o), o); err != nil {
+	if err := Text(&b, List(list[0], perf.AMD64, o), o); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()
@@ -154,7 +154,7 @@ func TestText(t *testing.T) {
 
 // What gantry's disassembler does not know, another may.
 func TestTextByObjdump(t *testing.T) {
-	better := func(_ disasm.Arch, code []byte, addr uint64) ([]disasm.Insn, error) {
+	better := func(_ perf.Arch, code []byte, addr uint64) ([]disasm.Insn, error) {
 		return []disasm.Insn{{Addr: addr, Size: len(code), Text: "all"}}, nil
 	}
 	got := textOf(t, record(t, nil), &Options{Disassemble: better})
@@ -163,7 +163,7 @@ func TestTextByObjdump(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, got)
 		}
 	}
-	worse := func(disasm.Arch, []byte, uint64) ([]disasm.Insn, error) { return nil, errors.New("no such machine") }
+	worse := func(perf.Arch, []byte, uint64) ([]disasm.Insn, error) { return nil, errors.New("no such machine") }
 	got = textOf(t, record(t, nil), &Options{Disassemble: worse})
 	if !strings.Contains(got, "objdump does not help: no such machine") || !strings.Contains(got, ".byte  0x66") {
 		t.Error(got)
@@ -192,7 +192,7 @@ func TestTextWithoutCode(t *testing.T) {
 func TestJSON(t *testing.T) {
 	list, _ := functions(t, record(t, nil), &Options{})
 	var b bytes.Buffer
-	if err := JSON(&b, list, disasm.AMD64, &Options{}); err != nil {
+	if err := JSON(&b, list, perf.AMD64, &Options{}); err != nil {
 		t.Fatal(err)
 	}
 	var out struct{ Functions []jsonFunction }

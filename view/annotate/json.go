@@ -9,6 +9,7 @@ import (
 	"io"
 
 	"github.com/gantry-tools/gantry/analysis/disasm"
+	"github.com/gantry-tools/gantry/perf"
 )
 
 // jsonVersion grows when a field changes its meaning or goes away. New fields
@@ -69,7 +70,7 @@ type jsonCall struct {
 }
 
 // JSON writes functions as one JSON object; docs/annotate.md has the schema.
-func JSON(w io.Writer, list []*Function, arch disasm.Arch, o *Options) error {
+func JSON(w io.Writer, list []*Function, arch perf.Arch, o *Options) error {
 	out := bufio.NewWriterSize(w, 1<<16)
 	fmt.Fprintf(out, `{"version":%d,"functions":[`, jsonVersion)
 	for i, f := range list {

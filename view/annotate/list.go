@@ -12,6 +12,7 @@ import (
 
 	"github.com/gantry-tools/gantry/analysis/disasm"
 	"github.com/gantry-tools/gantry/analysis/symbol"
+	"github.com/gantry-tools/gantry/perf"
 )
 
 // Listing is a function with its code.
@@ -44,10 +45,10 @@ type Line struct {
 
 // List puts the code of a function together. Its samples are those of the
 // function, all of them.
-func List(f *Function, arch disasm.Arch, o *Options) *Listing {
+func List(f *Function, arch perf.Arch, o *Options) *Listing {
 	l := &Listing{Function: f}
 	code, err := f.Code()
-	if err == nil && arch == disasm.NoArch {
+	if err == nil && arch == perf.NoArch {
 		err = fmt.Errorf("code of this machine cannot be shown, only that of x86-64 and arm64")
 	}
 	if err != nil {
@@ -67,7 +68,7 @@ func List(f *Function, arch disasm.Arch, o *Options) *Listing {
 
 // disassemble asks package disasm, and then a better one if there is something
 // that it does not know.
-func (l *Listing) disassemble(arch disasm.Arch, code []byte, o *Options) []disasm.Insn {
+func (l *Listing) disassemble(arch perf.Arch, code []byte, o *Options) []disasm.Insn {
 	list, unknown := disasm.Disassemble(arch, code, l.Start)
 	if unknown == 0 {
 		return list
