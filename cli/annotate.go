@@ -19,16 +19,11 @@ import (
 
 // annotateFlags are the flags of gantry annotate as they were typed.
 type annotateFlags struct {
-	input, output, format string
-	container             []string
-	selectors             []string
-	pids, tids            []string
-	cpus                  string
-	stdio                 bool
-	objdump               string
-	opts                  annotate.Options
-	symbols               symbolFlags
-	definitions           definitionFlags
+	readFlags
+	format  string
+	stdio   bool
+	objdump string
+	opts    annotate.Options
 }
 
 func newAnnotateCmd(e *env) *cobra.Command {
@@ -58,53 +53,35 @@ they ran, also after they were unloaded.`,
 func (f *annotateFlags) register(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	x := &f.opts.Filter
-	fl.StringVarP(&f.input, "input", "i", defaultFile, "recording to read, - for standard input")
-	fl.StringVarP(&f.output, "output", "o", "-", "file to write, - for standard output")
+	f.readFlags.register(fl, x)
 	fl.StringVar(&f.format, "format", "text", "text or json")
 	fl.StringSliceVarP(&x.Symbol, "symbol", "s", nil, "the same as SYMBOL")
 	fl.Float64Var(&f.opts.PercentLimit, "percent-limit", 0, "hide functions below this share of their event, in percent (default 1 without SYMBOL, else 0)")
 	fl.StringSliceVar(&x.Event, "event", nil, "only these events")
 	fl.StringSliceVarP(&x.DSO, "dso", "d", nil, "only functions of these objects")
-	fl.StringArrayVar(&f.container, "container", nil, "only these containers: `NAME`, begin of an id, pod, image or cgroup path (/...); * is any text; or DEFINITION:any, an identity")
-	fl.StringSliceVar(&x.Pod, "pod", nil, "only these pods")
-	fl.StringSliceVarP(&x.Namespace, "namespace", "n", nil, "only these Kubernetes namespaces")
-	fl.StringSliceVar(&x.Image, "image", nil, "only containers of these images")
-	fl.StringSliceVar(&x.Cgroup, "cgroup", nil, "only these cgroups")
 	fl.StringSliceVar(&x.Comm, "comm", nil, "only threads of these names")
-	fl.StringSliceVarP(&f.pids, "pid", "p", nil, "only these processes")
-	fl.StringSliceVarP(&f.tids, "tid", "t", nil, "only these threads")
-	fl.StringVarP(&f.cpus, "cpu", "C", "", "only these cpus, such as 0-3,5")
 	fl.BoolVar(&f.opts.NoSource, "no-source", false, "show no text of source lines, only file and number")
 	fl.StringVar(&f.objdump, "objdump", defaultObjdump, "`PROGRAM` that shows instructions unknown to gantry, none for none")
 	fl.IntVar(&f.opts.Width, "width", 0, "columns to fit in (default: the terminal's, else unlimited)")
 	fl.BoolVar(&f.stdio, "stdio", false, "plain text, as always (for hands that know perf)")
-	f.definitions.registerForReading(fl)
-	f.symbols.register(fl)
 }
 
 func (f *annotateFlags) run(e *env, cmd *cobra.Command, args []string) error {
 	if err := f.parse(cmd, args); err != nil {
 		return usageError(cmd, err)
 	}
-	defs, err := f.definitions.given(cmd, false)
+	r, err := f.open(e, cmd)
 	if err != nil {
 		return err
 	}
-	r, sources, err := openInput(e, f.input, f.symbols)
-	if err != nil {
-		return err
-	}
-	defer sources.Close()
 	defer r.Close()
 	o := &f.opts
 	if f.output == "-" && o.Width == 0 {
 		o.Width = terminalWidth(e.stdout)
 	}
-	from := sources.options()
-	from.Definitions = defs
-	s := analysis.NewSession(r, from)
-	if err := selectIdentities(&o.Filter, f.selectors, s, tellsMore(r)); err != nil {
-		return usageError(cmd, err)
+	s := analysis.NewSession(r.Reader, r.options)
+	if err := f.choose(cmd, s, tellsMore(r.Reader)); err != nil {
+		return err
 	}
 	p, err := s.Collect(analysis.CollectOptions{
 		Fields: o.Filter.Fields(), Definitions: o.Filter.Definitions(), Symbols: true, Addresses: true, Places: true,
@@ -112,8 +89,8 @@ func (f *annotateFlags) run(e *env, cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", f.input, err)
 	}
-	if err := selectIdentities(&o.Filter, f.selectors, s, false); err != nil {
-		return usageError(cmd, err)
+	if err := f.choose(cmd, s, false); err != nil {
+		return err
 	}
 	o.Skid = skids(r.Events())
 	if o.Disassemble, err = f.disassembler(); err != nil {
@@ -123,13 +100,13 @@ func (f *annotateFlags) run(e *env, cmd *cobra.Command, args []string) error {
 	arch := perf.ArchOf(s.Machine())
 	err = writeOutput(e, f.output, func(w io.Writer) error { return f.write(e, w, list, arch) })
 	explainWarnings(e.stderr, f.input, s)
-	sources.explain(e.stderr)
+	r.sources.explain(e.stderr)
 	f.explain(e, p, s, len(list), hidden)
 	return err
 }
 
 // parse checks the flags.
-func (f *annotateFlags) parse(cmd *cobra.Command, args []string) (err error) {
+func (f *annotateFlags) parse(cmd *cobra.Command, args []string) error {
 	x := &f.opts.Filter
 	x.Symbol = append(x.Symbol, args...)
 	if f.format != "text" && f.format != "json" {
@@ -144,17 +121,7 @@ func (f *annotateFlags) parse(cmd *cobra.Command, args []string) (err error) {
 	if err := notNegative("--width", f.opts.Width); err != nil {
 		return err
 	}
-	if f.selectors, err = splitContainers(f.container); err != nil {
-		return err
-	}
-	if x.PID, err = parseIDs("--pid", f.pids); err != nil {
-		return err
-	}
-	if x.TID, err = parseIDs("--tid", f.tids); err != nil {
-		return err
-	}
-	x.CPU, err = parseCPUList(f.cpus)
-	return err
+	return f.readFlags.parse()
 }
 
 func (f *annotateFlags) write(e *env, w io.Writer, list []*annotate.Function, arch perf.Arch) error {

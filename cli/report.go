@@ -28,28 +28,20 @@ const defaultFile = "perf.data"
 
 // reportFlags are the flags of gantry report as they were typed.
 type reportFlags struct {
-	input, output, format  string
-	sort, roots            string
-	children, noChildren   bool
-	callGraph              string
-	graph                  report.GraphSpec
-	noGraph                bool
-	inline, noInline       bool
-	title                  string
-	width                  int
-	opts                   report.Options
-	pids, tids             []string
-	cpus                   string
-	percentage             string
-	stdio, showNrSamples   bool
-	verbose, coverage      bool
-	symbols                symbolFlags
-	container, comm        []string
-	selectors              []string // of container, one by one
-	event                  []string
-	pod, namespace, image  []string
-	cgroup, dso, symbolPat []string
-	definitions            definitionFlags
+	readFlags
+	format               string
+	sort, roots          string
+	children, noChildren bool
+	callGraph            string
+	graph                report.GraphSpec
+	noGraph              bool
+	inline, noInline     bool
+	title                string
+	width                int
+	opts                 report.Options
+	percentage           string
+	stdio, showNrSamples bool
+	verbose, coverage    bool
 }
 
 func newReportCmd(e *env) *cobra.Command {
@@ -79,8 +71,8 @@ of perf record are read alike, also from a pipe (-i -).`,
 
 func (f *reportFlags) register(cmd *cobra.Command) {
 	fl := cmd.Flags()
-	fl.StringVarP(&f.input, "input", "i", defaultFile, "recording to read, - for standard input")
-	fl.StringVarP(&f.output, "output", "o", "-", "file to write, - for standard output")
+	x := &f.opts.Filter
+	f.readFlags.register(fl, x)
 	fl.StringVar(&f.format, "format", "text", "text, json, folded, svg or pprof")
 	fl.StringVarP(&f.sort, "sort", "s", "", "columns, a list of: "+strings.Join(report.KeyNames(nil), ", ")+", or a definition (default container,comm,dso,sym)")
 	fl.BoolVar(&f.children, "children", false, "count callers with what they call (default if the recording has call chains)")
@@ -94,26 +86,16 @@ func (f *reportFlags) register(cmd *cobra.Command) {
 	fl.IntVar(&f.opts.MaxEntries, "max-entries", 0, "show at most this many lines per event (0 is all)")
 	fl.StringVar(&f.percentage, "percentage", "absolute", "with filters: percent of everything (absolute) or of what is shown (relative)")
 	fl.BoolVarP(&f.showNrSamples, "show-nr-samples", "N", false, "add a column with the number of samples")
-	fl.StringArrayVar(&f.container, "container", nil, "only these containers: `NAME`, begin of an id, pod, image or cgroup path (/...); * is any text; or DEFINITION:any, an identity")
-	fl.StringSliceVar(&f.pod, "pod", nil, "only these pods")
-	fl.StringSliceVarP(&f.namespace, "namespace", "n", nil, "only these Kubernetes namespaces")
-	fl.StringSliceVar(&f.image, "image", nil, "only containers of these images")
-	fl.StringSliceVar(&f.cgroup, "cgroup", nil, "only these cgroups")
-	fl.StringSliceVar(&f.comm, "comm", nil, "only threads of these names")
-	fl.StringSliceVar(&f.dso, "dso", nil, "only functions of these objects")
-	fl.StringSliceVar(&f.symbolPat, "symbol", nil, "only these functions")
-	fl.StringSliceVarP(&f.pids, "pid", "p", nil, "only these processes")
-	fl.StringSliceVarP(&f.tids, "tid", "t", nil, "only these threads")
-	fl.StringVarP(&f.cpus, "cpu", "C", "", "only these cpus, such as 0-3,5")
-	fl.StringSliceVar(&f.event, "event", nil, "only these events")
+	fl.StringSliceVar(&x.Comm, "comm", nil, "only threads of these names")
+	fl.StringSliceVar(&x.DSO, "dso", nil, "only functions of these objects")
+	fl.StringSliceVar(&x.Symbol, "symbol", nil, "only these functions")
+	fl.StringSliceVar(&x.Event, "event", nil, "only these events")
 	fl.BoolVar(&f.coverage, "coverage", false, "show how much has names, where they come from, and what is missing or lost, as text or json")
 	fl.StringVar(&f.roots, "roots", "", "first levels of flame graphs and folded stacks, as --sort (default container,comm)")
 	fl.StringVar(&f.title, "title", "", "title of a flame graph")
 	fl.IntVar(&f.width, "width", 0, "columns to fit in (default: the terminal's, else unlimited)")
 	fl.BoolVar(&f.stdio, "stdio", false, "plain text, as always (for hands that know perf)")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "name all binaries without symbols, also those that hardly matter, and how the recording began")
-	f.definitions.registerForReading(fl)
-	f.symbols.register(fl)
 }
 
 func (f *reportFlags) run(e *env, cmd *cobra.Command) error {
@@ -124,30 +106,23 @@ func (f *reportFlags) run(e *env, cmd *cobra.Command) error {
 	if err := f.check(e, cmd, format); err != nil {
 		return err
 	}
-	defs, err := f.definitions.given(cmd, false)
+	r, err := f.open(e, cmd)
 	if err != nil {
 		return err
 	}
-	r, sources, err := openInput(e, f.input, f.symbols)
-	if err != nil {
-		return err
-	}
-	defer sources.Close()
 	defer r.Close()
 	f.adapt(hasCallchains(r.Events()))
 	o := &f.opts
 	if f.output == "-" && o.Width == 0 {
 		o.Width = terminalWidth(e.stdout)
 	}
-	from := sources.options()
-	from.Definitions = defs
-	s := analysis.NewSession(r, from)
-	if err := f.parseKeys(s.Definitions(), tellsMore(r)); err != nil {
+	s := analysis.NewSession(r.Reader, r.options)
+	open := tellsMore(r.Reader)
+	if err := f.parseKeys(s.Definitions(), open); err != nil {
 		return usageError(cmd, err)
 	}
-	open := tellsMore(r)
-	if err := selectIdentities(&o.Filter, f.selectors, s, open); err != nil {
-		return usageError(cmd, err)
+	if err := f.choose(cmd, s, open); err != nil {
+		return err
 	}
 	relaxGC(f.coverage || o.NeedsStacks(format))
 	p, err := s.Collect(f.collects(format, r.Events()))
@@ -157,15 +132,15 @@ func (f *reportFlags) run(e *env, cmd *cobra.Command) error {
 	if err := f.parseKeys(s.Definitions(), false); err != nil {
 		return usageError(cmd, err)
 	}
-	if err := selectIdentities(&o.Filter, f.selectors, s, open); err != nil {
-		return usageError(cmd, err)
+	if err := f.choose(cmd, s, open); err != nil {
+		return err
 	}
 	if len(p.Events) == 0 {
 		fmt.Fprintf(e.stderr, "gantry: %s: no samples\n", f.input)
 	}
 	err = writeOutput(e, f.output, func(w io.Writer) error { return f.write(w, format, p) })
 	explainWarnings(e.stderr, f.input, s)
-	sources.explain(e.stderr)
+	r.sources.explain(e.stderr)
 	explainSnapshot(e.stderr, f.input, r.Features().Gantry, f.verbose)
 	explainFilter(e.stderr, f.input, r.Features().Gantry, f.verbose)
 	f.explain(e, format, p, s, r.Events())
@@ -286,20 +261,7 @@ func (f *reportFlags) parse() (err error) {
 		}
 	}
 	o.ShowSamples, o.Title, o.Width = f.showNrSamples, f.title, f.width
-	x := &o.Filter
-	if f.selectors, err = splitContainers(f.container); err != nil {
-		return err
-	}
-	x.Pod, x.Namespace, x.Image, x.Cgroup = f.pod, f.namespace, f.image, f.cgroup
-	x.Comm, x.DSO, x.Symbol, x.Event = f.comm, f.dso, f.symbolPat, f.event
-	if x.PID, err = parseIDs("--pid", f.pids); err != nil {
-		return err
-	}
-	if x.TID, err = parseIDs("--tid", f.tids); err != nil {
-		return err
-	}
-	x.CPU, err = parseCPUList(f.cpus)
-	return err
+	return f.readFlags.parse()
 }
 
 // parseKeys reads --sort and --roots: what of them are definitions, only the

@@ -20,18 +20,12 @@ import (
 
 // scriptFlags are the flags of gantry script as they were typed.
 type scriptFlags struct {
-	input, output string
-	fields        []string
-	time          string
-	raw, verbose  bool
-	show          []bool // in the order of showFlags
-	opts          script.Options
-	container     []string
-	selectors     []string // of container, one by one
-	pids, tids    []string
-	cpus          string
-	symbols       symbolFlags
-	definitions   definitionFlags
+	readFlags
+	fields       []string
+	time         string
+	raw, verbose bool
+	show         []bool // in the order of showFlags
+	opts         script.Options
 }
 
 // showFlag is a flag that shows records beside samples.
@@ -79,9 +73,7 @@ record and of perf record are read alike, also from a pipe (-i -).`,
 func (f *scriptFlags) register(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	o := &f.opts
-	x := &o.Filter
-	fl.StringVarP(&f.input, "input", "i", defaultFile, "recording to read, - for standard input")
-	fl.StringVarP(&f.output, "output", "o", "-", "file to write, - for standard output")
+	f.readFlags.register(fl, &o.Filter)
 	fl.StringArrayVarP(&f.fields, "fields", "F", nil, "fields to print, with + or - to change the default, after hw:, sw:, trace: or raw: for some events only; of: "+
 		strings.Join(script.FieldNames(nil), ", ")+", or a definition")
 	fl.BoolVar(&o.Nanoseconds, "ns", false, "times in nanoseconds")
@@ -89,15 +81,7 @@ func (f *scriptFlags) register(cmd *cobra.Command) {
 	fl.BoolVar(&o.Inline, "inline", false, "print calls that the compiler inlined (default for stacks recorded with --call-graph dwarf)")
 	fl.BoolVar(&o.NoInline, "no-inline", false, "print no inlined calls")
 	fl.IntVar(&o.MaxStack, "max-stack", 0, "print at most this many frames (0 is all)")
-	fl.StringArrayVar(&f.container, "container", nil, "only these containers: `NAME`, begin of an id, pod, image or cgroup path (/...); * is any text; or DEFINITION:any, an identity")
-	fl.StringSliceVar(&x.Pod, "pod", nil, "only these pods")
-	fl.StringSliceVarP(&x.Namespace, "namespace", "n", nil, "only these Kubernetes namespaces")
-	fl.StringSliceVar(&x.Image, "image", nil, "only containers of these images")
-	fl.StringSliceVar(&x.Cgroup, "cgroup", nil, "only these cgroups")
-	fl.StringSliceVarP(&x.Comm, "comm", "c", nil, "only threads of these names")
-	fl.StringSliceVarP(&f.pids, "pid", "p", nil, "only these processes")
-	fl.StringSliceVarP(&f.tids, "tid", "t", nil, "only these threads")
-	fl.StringVarP(&f.cpus, "cpu", "C", "", "only these cpus, such as 0-3,5")
+	fl.StringSliceVarP(&o.Filter.Comm, "comm", "c", nil, "only threads of these names")
 	fl.StringVar(&f.time, "time", "", "only from FROM to TO, in seconds as printed: FROM,TO or FROM or ,TO")
 	f.show = make([]bool, len(showFlags()))
 	for i, s := range showFlags() {
@@ -105,8 +89,6 @@ func (f *scriptFlags) register(cmd *cobra.Command) {
 	}
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "name all binaries without symbols, also those that hardly matter")
 	fl.BoolVar(&f.raw, "raw", false, "print the whole file as text that can be made a file again")
-	f.definitions.registerForReading(fl)
-	f.symbols.register(fl)
 }
 
 func (f *scriptFlags) run(e *env, cmd *cobra.Command) error {
@@ -116,42 +98,35 @@ func (f *scriptFlags) run(e *env, cmd *cobra.Command) error {
 	if err := f.checkRaw(cmd); err != nil {
 		return usageError(cmd, err)
 	}
-	defs, err := f.definitions.given(cmd, false)
+	r, err := f.open(e, cmd)
 	if err != nil {
 		return err
 	}
-	r, sources, err := openInput(e, f.input, f.symbols)
-	if err != nil {
-		return err
-	}
-	defer sources.Close()
 	defer r.Close()
 	if f.raw {
-		return writeOutput(e, f.output, func(w io.Writer) error { return perftext.Write(w, r) })
+		return writeOutput(e, f.output, func(w io.Writer) error { return perftext.Write(w, r.Reader) })
 	}
 	relaxGC(false)
-	from := sources.options()
-	from.Definitions = defs
 	symbols := f.opts.Symbols(r.Events())
 	if !symbols {
-		from.Binaries = nil
+		r.options.Binaries = nil
 	}
-	s := analysis.NewSession(r, from)
-	open := tellsMore(r)
+	s := analysis.NewSession(r.Reader, r.options)
+	open := tellsMore(r.Reader)
 	if f.opts.Columns, err = script.ParseFields(f.fields, s.Definitions(), open); err != nil {
 		return usageError(cmd, err)
 	}
-	if err := selectIdentities(&f.opts.Filter, f.selectors, s, open); err != nil {
-		return usageError(cmd, err)
+	if err := f.choose(cmd, s, open); err != nil {
+		return err
 	}
 	var tally script.Tally
 	f.opts.Tally = &tally
-	err = writeOutput(e, f.output, func(w io.Writer) error { return script.Write(w, r, s, &f.opts) })
+	err = writeOutput(e, f.output, func(w io.Writer) error { return script.Write(w, r.Reader, s, &f.opts) })
 	if errors.Is(err, script.ErrNoField) {
 		return hint.Wrap(fmt.Errorf("%s: %w", f.input, err), "leave it out of -F, or record again with it")
 	}
 	explainWarnings(e.stderr, f.input, s)
-	sources.explain(e.stderr)
+	r.sources.explain(e.stderr)
 	if filter := f.filter(); err == nil && tally.Printed == 0 && tally.Samples > 0 && filter != "" {
 		explainEmpty(e.stderr, f.input, filter, s, r.Events())
 	}
@@ -173,9 +148,6 @@ func (f *scriptFlags) parse() (err error) {
 	if o.Inline && o.NoInline {
 		return errors.New("choose one of --inline and --no-inline")
 	}
-	if f.selectors, err = splitContainers(f.container); err != nil {
-		return err
-	}
 	if err := notNegative("--max-stack", o.MaxStack); err != nil {
 		return err
 	}
@@ -189,14 +161,7 @@ func (f *scriptFlags) parse() (err error) {
 			o.Show |= s.what
 		}
 	}
-	if o.Filter.PID, err = parseIDs("--pid", f.pids); err != nil {
-		return err
-	}
-	if o.Filter.TID, err = parseIDs("--tid", f.tids); err != nil {
-		return err
-	}
-	o.Filter.CPU, err = parseCPUList(f.cpus)
-	return err
+	return f.readFlags.parse()
 }
 
 // checkRaw refuses flags that choose what is printed beside --raw, which
