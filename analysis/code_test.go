@@ -73,15 +73,16 @@ func TestGeneratedCode(t *testing.T) {
 	}
 	from := codeFiles{
 		files: map[string][]byte{"/srv/jit-2.dump": loadedCode("dumped", 0x10000, 0x100), "/srv/jit-4.dump": []byte("none")},
-		maps:  map[int32][]byte{1: []byte("10010 10 mapped one\n10020 10 _ZN3foo3barEv\n"), 3: []byte("10010 10 of another\n")},
+		maps:  map[int32][]byte{1: []byte("10010 10 mapped one\n10020 10 _ZN3foo3barEv\n"), 3: []byte("10010 10 of another\n"), 6: []byte("10010 10 of .NET\n")},
 		kept:  map[buildid.ID][]byte{id: []byte("10010 20 kept\n")},
 	}
 	r := newRecording(t, 0)
 	for pid := int32(1); pid <= 5; pid++ {
 		r.add(comm(pid, "jit"), mapped(pid, 0x10000, "//anon", buildid.ID{}))
 	}
+	r.add(comm(6, "dotnet"), mapped(6, 0x10000, "/memfd:doublemapper (deleted)", buildid.ID{}))
 	r.add(mapped(2, 0x900000, "/srv/jit-2.dump", buildid.ID{}), mapped(4, 0x900000, "/srv/jit-4.dump", buildid.ID{}))
-	r.add(sample(1, 0x10015), sample(1, 0x10020), sample(1, 0x10030), sample(2, 0x10015), sample(3, 0x10015), sample(4, 0x10015), sample(5, 0x10015))
+	r.add(sample(1, 0x10015), sample(1, 0x10020), sample(1, 0x10030), sample(2, 0x10015), sample(3, 0x10015), sample(4, 0x10015), sample(5, 0x10015), sample(6, 0x10015))
 	s := r.open(&perfdata.Features{BuildIDs: []perfdata.BuildIDEntry{{PID: -1, ID: id.Bytes(), Path: "/tmp/perf-3.map"}}},
 		&Options{Binaries: []symbol.Opener{from}})
 	var got []Location
@@ -105,6 +106,7 @@ func TestGeneratedCode(t *testing.T) {
 		{"kept", "perf-map", "[JIT] tid 3", 5},
 		{"", "", "[JIT] tid 4", 0},
 		{"", "", "[JIT] tid 5", 0},
+		{"of .NET", "perf-map", "[JIT] tid 6", 5},
 	}
 	for i, w := range want {
 		if g := got[i]; g.Name != w.name || g.Source != w.source || g.DSO != w.dso || g.Offset != w.offset {

@@ -123,13 +123,6 @@ func newCodeKeeper(fsys procfs.FS, store *buildid.Store, hostMnt uint64, max int
 	return c
 }
 
-// generated says whether a mapping with this name is of generated code, if it
-// is executable.
-func generated[T string | []byte](name T) bool {
-	s := string(name[:min(len(name), len("/anon_hugepage"))])
-	return s == "//anon" || s == "[heap]" || s == "/anon_hugepage" || strings.HasPrefix(s, "/dev/zero")
-}
-
 // codeMemory is what the keeper calls memory of generated code.
 const codeMemory = "//anon"
 
@@ -158,7 +151,7 @@ func (c *codeKeeper) offer(key *binaryKey, at seen) {
 		c.all[g.pid] = g
 		c.push(g)
 	}
-	if generated(key.Path) || slices.ContainsFunc(g.dumps, func(d *dump) bool { return d.key == *key }) {
+	if perf.HoldsCode(key.Path) || slices.ContainsFunc(g.dumps, func(d *dump) bool { return d.key == *key }) {
 		return
 	}
 	if len(g.dumps) == maxDumps {

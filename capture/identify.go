@@ -107,9 +107,9 @@ func parseMapping(raw []byte) (m mapping, ok bool) {
 
 // isFile: the path of a mapping is that of a file. "/" is what is left of the path
 // of one whose mount is not attached to anything: runc runs from such a copy of
-// itself.
+// itself. Memory with generated code is none, whatever its name.
 func isFile[T string | []byte](path T) bool {
-	return len(path) > 0 && path[0] == '/' && (len(path) == 1 || path[1] != '/')
+	return len(path) > 0 && path[0] == '/' && (len(path) == 1 || path[1] != '/') && !perf.HoldsCode(path)
 }
 
 // record is the mapping as IDReader wants it.

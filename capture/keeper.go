@@ -182,7 +182,7 @@ func (k *keeper) openEarly(b *binary) {
 // generated says whether a mapping tells of generated code. A jitdump file of the
 // host stays where it is, as binaries do.
 func (k *keeper) generated(key *binaryKey, at seen) bool {
-	return generated(key.Path) || isDump(key) && (at.mnt == 0 || at.mnt != k.hostMnt)
+	return perf.HoldsCode(key.Path) || isDump(key) && (at.mnt == 0 || at.mnt != k.hostMnt)
 }
 
 // start copies in the background until wait is called.

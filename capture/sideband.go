@@ -219,7 +219,7 @@ func (w *sidebandWalker) mapping(raw []byte, m *mapping) {
 		return
 	}
 	in := w.mounts[m.pid]
-	if generated(m.path) {
+	if perf.HoldsCode(m.path) {
 		w.offer(&binaryKey{FileKey: snapshot.FileKey{Path: codeMemory}}, seen{int(m.pid), in.mnt, m.addr, m.addr + m.len})
 	}
 	f := w.ids.identify(m, in, w.mounts)
@@ -247,7 +247,7 @@ func (w *sidebandWalker) offer(key *binaryKey, at seen) *binary {
 func (w *sidebandWalker) status(rec perf.Record) {
 	switch rec := rec.(type) {
 	case *perf.Mmap2:
-		if generated(rec.Filename) && rec.Misc&perf.MiscMmapData == 0 {
+		if perf.HoldsCode(rec.Filename) && rec.Misc&perf.MiscMmapData == 0 {
 			w.offer(&binaryKey{FileKey: snapshot.FileKey{Path: codeMemory}},
 				seen{int(rec.PID), w.mounts[rec.PID].mnt, rec.Addr, rec.Addr + rec.Len})
 		}

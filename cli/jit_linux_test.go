@@ -19,8 +19,10 @@ import (
 
 // jitSource copies a function into memory of its own, says so in a perf map or a
 // jitdump file, and runs it there; a little later it does so with another one.
+// With "twice" the memory is a memfd that it has mapped twice, as .NET has.
 // With a number it ends after so many milliseconds of CPU time.
 const jitSource = `
+#define _GNU_SOURCE
 #include <fcntl.h>
 #include <poll.h>
 #include <stdint.h>
@@ -33,6 +35,7 @@ const jitSource = `
 
 static volatile unsigned long sink;
 static int out, dump;
+static long away; // from where code is written to where it runs
 
 __attribute__((noinline, aligned(64))) void spin(volatile unsigned long *s, unsigned long n) {
 	for (unsigned long i = 0; i < n; i++)
@@ -64,8 +67,8 @@ static void *generate(char *code, const char *name) {
 	memcpy(code, (void *)spin, 256);
 	__builtin___clear_cache(code, code + 256);
 	if (!dump) {
-		put(line, snprintf(line, sizeof line, "%lx 100 %s\n", (unsigned long)code, name));
-		return code;
+		put(line, snprintf(line, sizeof line, "%lx 100 %s\n", (unsigned long)code + away, name));
+		return code + away;
 	}
 	uint32_t prefix[2] = { 0, 56 + strlen(name) + 1 + 256 };
 	uint64_t now = 1, where[4] = { (uintptr_t)code, (uintptr_t)code, 256, 1 };
@@ -76,6 +79,18 @@ static void *generate(char *code, const char *name) {
 	put(where, sizeof where);
 	put(name, strlen(name) + 1);
 	put(code, 256);
+	return code;
+}
+
+static char *map_twice(void) {
+	int fd = memfd_create("doublemapper", MFD_CLOEXEC);
+	if (fd < 0 || ftruncate(fd, 4096))
+		exit(5);
+	char *code = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	char *runs = mmap(0, 4096, PROT_READ | PROT_EXEC, MAP_SHARED, fd, 0);
+	if (code == MAP_FAILED || runs == MAP_FAILED)
+		exit(6);
+	away = runs - code;
 	return code;
 }
 
@@ -90,7 +105,8 @@ int main(int argc, char **argv) {
 	char buf[64];
 	dump = !strcmp(argv[1], "dump");
 	long most = argc > 2 ? atol(argv[2]) : 0;
-	char *code = mmap(0, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *code = !strcmp(argv[1], "twice") ? map_twice() :
+		mmap(0, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (code == MAP_FAILED)
 		return 1;
 	begin();
@@ -143,7 +159,7 @@ func TestGeneratedCodeGone(t *testing.T) {
 	file, store := filepath.Join(dir, "perf.data"), filepath.Join(dir, "store")
 	record := []string{"record", "-q", "-e", "cpu-clock:u", "-F", "1000", "--buildid-dir", store, "-o", file, "-a"}
 	var list []*testutil.Container
-	for i, args := range [][]string{{"map"}, {"map", "400"}, {"dump"}, {"dump", "400"}} {
+	for i, args := range [][]string{{"map"}, {"map", "400"}, {"dump"}, {"dump", "400"}, {"twice"}} {
 		c := testutil.CreateContainer(t, testutil.ContainerSpec{
 			Name: fmt.Sprint(i), Overlay: true, Files: map[string]string{"/app/jit": program}, Args: append([]string{"/app/jit"}, args...), Ready: "sampled",
 		})

@@ -5,7 +5,6 @@ package timeline
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/gantry-tools/gantry/analysis/symbol"
 	"github.com/gantry-tools/gantry/perf"
@@ -363,7 +362,7 @@ func (t *Timeline) mmap(r *perf.Mmap) {
 	}
 	f := File{Path: mapName(r.Filename, r.PID, r.Addr)}
 	m := Mapping{Start: r.Addr, End: r.Addr + r.Len, PgOff: r.PgOff}
-	if generated(r.Filename) {
+	if perf.HoldsCode(r.Filename) {
 		m.PgOff = m.Start // what is generated is known by its address
 	}
 	t.mapped(r.PID, r.TID, r.Misc, f, m)
@@ -378,16 +377,10 @@ func (t *Timeline) mmap2(r *perf.Mmap2) {
 	}
 	f := fileOf(r)
 	m := Mapping{Start: r.Addr, End: r.Addr + r.Len, PgOff: r.PgOff}
-	if generated(r.Filename) {
+	if perf.HoldsCode(r.Filename) {
 		m.PgOff = m.Start
 	}
 	t.mapped(r.PID, r.TID, r.Misc, f, m)
-}
-
-// generated says whether a mapping is of anonymous memory: if that is
-// executable, it holds generated code.
-func generated(name string) bool {
-	return name == "//anon" || name == "[heap]" || strings.HasPrefix(name, "/anon_hugepage") || strings.HasPrefix(name, "/dev/zero")
 }
 
 // mapName is the name of a mapping. The symbols of generated code are in the
@@ -395,7 +388,7 @@ func generated(name string) bool {
 // 64-bit programs have.
 func mapName(name string, pid int32, start uint64) string {
 	switch {
-	case generated(name):
+	case perf.HoldsCode(name):
 		return fmt.Sprintf("/tmp/perf-%d.map", pid)
 	case name == "[vdso]" && start < 1<<32:
 		return "[vdso32]"
