@@ -10,6 +10,7 @@ import (
 	"github.com/ianlancetaylor/demangle"
 
 	"github.com/gantry-tools/gantry/analysis/symbol/dlang"
+	"github.com/gantry-tools/gantry/analysis/symbol/swiftlang"
 )
 
 // maxDemangled bounds a demangled name to 2^n characters. Hostile names grow
@@ -32,8 +33,8 @@ type names struct {
 	work int // squares of the lengths of long names
 }
 
-// Demangled is the name of a symbol as people write it: C++, Rust and D names are
-// demangled, without parameters, as perf does those of the first two unless told
+// Demangled is the name of a symbol as people write it: C++, Rust, D and Swift names
+// are demangled, without parameters, as perf does those of the first two unless told
 // to be verbose. Others are returned as they are, and so are very long ones, of
 // which only so many are demangled. A name is demangled once.
 func (o *Object) Demangled(sym int32) string {
@@ -60,9 +61,21 @@ func (o *Object) Demangled(sym int32) string {
 	return text
 }
 
-// mangled reports whether a name may be a C++, Rust or D one.
+// mangled reports whether a name may be a C++, Rust, D or Swift one.
 func mangled(name string) bool {
-	return len(name) > 2 && len(name) <= maxMangled && name[0] == '_' && (name[1] == 'Z' || name[1] == 'R' || name[1] == 'D')
+	if len(name) <= 2 || len(name) > maxMangled {
+		return false
+	}
+	return name[0] == '_' && (name[1] == 'Z' || name[1] == 'R' || name[1] == 'D') || isSwift(name)
+}
+
+// isSwift reports whether a name may be a Swift one: "$s...", "$S..." or "$e...",
+// or that with an underscore before it.
+func isSwift(name string) bool {
+	if name[0] == '_' {
+		name = name[1:]
+	}
+	return name[0] == '$' && (name[1] == 's' || name[1] == 'S' || name[1] == 'e')
 }
 
 // Demangle is the form of a symbol's name that people read. Names that are not
@@ -76,8 +89,12 @@ func Demangle(name string) string {
 	if at := strings.IndexByte(name, '@'); at >= 0 {
 		base, suffix = name[:at], name[at:]
 	}
-	if strings.HasPrefix(base, "_D") {
-		if text, ok := dlang.Demangle(base, false); ok {
+	if isSwift(name) || strings.HasPrefix(base, "_D") {
+		text, ok := dlang.Demangle(base, false)
+		if isSwift(name) {
+			text, ok = swiftlang.Demangle(base)
+		}
+		if ok {
 			return text + suffix
 		}
 		return name
