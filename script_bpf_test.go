@@ -5,23 +5,32 @@
 package gantry_test
 
 import (
+	"debug/elf"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strconv"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/gantry-tools/gantry/internal/linux/bpf/testprogs"
+	"github.com/gantry-tools/gantry/internal/testutil"
 )
 
-// bpfLoad is the program bpfload of scripts, which loads BPF programs, runs them
-// and unloads them:
+// bpfLoad is a program of scripts that loads BPF programs, runs them and unloads
+// them:
 //
-//	bpfload seven|tail TIMES     one program that has seven functions, or calls another by its tail
-//	bpfload short LOADS          seven, loaded again and again, for some microseconds each
-//	bpfload around CMD...        seven, which runs as long as CMD does
+//	bpfseven TIMES      one that has seven functions; bpfinside is the same
+//	bpftail TIMES       one that calls another by its tail
+//	bpfbrief LOADS      seven under the name brief, which runs and is unloaded 15 us after its load, again and again
+//	bpfbefore CMD...    seven, which runs as long as CMD does
 func bpfLoad() {
 	if err := bpfLoadMain(os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, "bpfload:", err)
+		fmt.Fprintln(os.Stderr, filepath.Base(os.Args[0])+":", err)
 		os.Exit(1)
 	}
 }
@@ -30,41 +39,77 @@ func bpfLoad() {
 const repeat = 1000
 
 func bpfLoadMain(args []string) error {
-	if len(args) < 2 {
-		return fmt.Errorf("usage: bpfload seven|tail|short|around ARG...")
+	if len(args) < 1 {
+		return errors.New("usage: TIMES, or CMD...")
 	}
-	if args[0] == "around" {
-		return bpfAround(args[1:])
+	name := filepath.Base(os.Args[0])
+	if name == "bpfbefore" {
+		return bpfAround(args)
 	}
-	n, err := strconv.Atoi(args[1])
+	n, err := strconv.Atoi(args[0])
 	if err != nil {
 		return err
 	}
-	loads, times := 1, n/repeat
 	load := testprogs.Seven
-	switch args[0] {
-	case "tail":
+	switch name {
+	case "bpfbrief":
+		return bpfBrief(n)
+	case "bpftail":
 		load = testprogs.TailCall
-	case "short":
-		loads, times = n, 0
 	}
-	for range loads {
-		l, err := load()
-		if err != nil {
-			return err
-		}
-		for range times {
-			err = l.Run(repeat)
-		}
-		if times == 0 {
-			err = l.Run(20)
-		}
-		l.Close()
-		if err != nil {
+	l, err := load()
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	for range n / repeat {
+		if err := l.Run(repeat); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// bpfBrief loads programs that live 15 microseconds, and prints how long that was.
+func bpfBrief(n int) error {
+	b, err := testprogs.NewBrief()
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	var held []time.Duration
+	for range n {
+		l, err := b.Run("brief", 15*time.Microsecond)
+		if err != nil {
+			return err
+		}
+		held = append(held, l.Held)
+	}
+	slices.Sort(held)
+	fmt.Printf("%d programs were closed %v after their load at least, %v in the median\n", n, held[0], held[n/2])
+	return nil
+}
+
+// cmdBPFContainer starts a runc container that has /app/bpfinside and the right to load BPF programs, and sets
+// $NAME_ID:
+//
+//	bpfcontainer NAME
+func cmdBPFContainer(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: bpfcontainer NAME")
+	}
+	program, err := exec.LookPath("bpfinside")
+	ts.Check(err)
+	e, err := elf.Open(program)
+	ts.Check(err)
+	defer e.Close()
+	if e.Section(".interp") != nil {
+		ts.Fatalf("%s needs libraries, which the container has not: run the tests with CGO_ENABLED=0, as make does", program)
+	}
+	c := testutil.StartContainer(tb(ts), testutil.ContainerSpec{
+		Name: args[0], Files: map[string]string{"/app/bpfinside": program}, Capabilities: []string{"CAP_BPF", "CAP_PERFMON"},
+	})
+	ts.Setenv(args[0]+"_ID", c.ID)
 }
 
 func bpfAround(cmd []string) error {

@@ -21,8 +21,13 @@ import (
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
-		"gantry":  func() { os.Exit(cli.Main(os.Stdin, os.Stdout, os.Stderr, os.Args[1:])) },
-		"bpfload": bpfLoad,
+		"gantry": func() { os.Exit(cli.Main(os.Stdin, os.Stdout, os.Stderr, os.Args[1:])) },
+		// One program: samples are told apart by its name.
+		"bpfbefore": bpfLoad,
+		"bpfseven":  bpfLoad,
+		"bpftail":   bpfLoad,
+		"bpfbrief":  bpfLoad,
+		"bpfinside": bpfLoad,
 	})
 }
 
@@ -55,14 +60,15 @@ func TestScript(t *testing.T) {
 
 func scriptCommands() map[string]func(*testscript.TestScript, bool, []string) {
 	return map[string]func(*testscript.TestScript, bool, []string){
-		"require":   cmdRequire,
-		"spin":      cmdSpin,
-		"container": cmdContainer,
-		"lines":     cmdLines,
-		"gotool":    cmdGoTool,
-		"nobody":    cmdNobody,
-		"status":    cmdStatus,
-		"serve":     cmdServe,
+		"require":      cmdRequire,
+		"spin":         cmdSpin,
+		"container":    cmdContainer,
+		"bpfcontainer": cmdBPFContainer,
+		"lines":        cmdLines,
+		"gotool":       cmdGoTool,
+		"nobody":       cmdNobody,
+		"status":       cmdStatus,
+		"serve":        cmdServe,
 	}
 }
 

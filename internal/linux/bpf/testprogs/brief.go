@@ -53,10 +53,18 @@ type progLoad struct {
 	_                             uint32
 }
 
+// testRun is what BPF_PROG_TEST_RUN takes, as far as it is used.
+type testRun struct {
+	program, result uint32
+	size, sizeOut   uint32
+	data, out       uint64
+	repeat, took    uint32
+}
+
 // Sizes of struct bpf_func_info, struct bpf_line_info and an instruction.
 const (
 	funcInfoSize, lineInfoSize, insnSize = 8, 16, 8
-	bpfProgLoad                          = 5 // enum bpf_cmd
+	bpfProgLoad, bpfProgTestRun          = 5, 10 // enum bpf_cmd
 )
 
 // sysBPF is the number of bpf(2), by architecture.
@@ -133,6 +141,28 @@ func (b *Brief) Close() error {
 // Live loads the program under a name of at most 15 bytes, and closes it when
 // that long has passed since the load returned, at once with 0.
 func (b *Brief) Live(name string, life time.Duration) (Life, error) {
+	return b.live(name, life, func(uintptr) syscall.Errno { return 0 })
+}
+
+// Run is Live for a program that is run meanwhile, again and again.
+func (b *Brief) Run(name string, life time.Duration) (Life, error) {
+	var pin runtime.Pinner
+	defer pin.Unpin()
+	data := make([]byte, 64)
+	pin.Pin(&data[0])
+	run := testRun{size: uint32(len(data)), data: uint64(uintptr(unsafe.Pointer(&data[0]))), repeat: 4}
+	return b.live(name, life, func(fd uintptr) syscall.Errno {
+		run.program = uint32(fd)
+		_, _, errno := syscall.RawSyscall(sysBPF, bpfProgTestRun, uintptr(unsafe.Pointer(&run)), unsafe.Sizeof(run))
+		if errno == syscall.EINTR { // a signal of Go's scheduler
+			errno = 0
+		}
+		return errno
+	})
+}
+
+// live calls during with the descriptor until the program has lived so long.
+func (b *Brief) live(name string, life time.Duration, during func(uintptr) syscall.Errno) (Life, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var pin runtime.Pinner
@@ -152,8 +182,13 @@ func (b *Brief) Live(name string, life time.Duration) (Life, error) {
 		return Life{}, fmt.Errorf("load BPF program %s: %w", name, errno)
 	}
 	held := time.Since(begun)
-	for held < life {
+	for held < life && errno == 0 {
+		errno = during(fd)
 		held = time.Since(begun)
+	}
+	if errno != 0 {
+		syscall.RawSyscall(syscall.SYS_CLOSE, fd, 0, 0)
+		return Life{}, fmt.Errorf("run BPF program %s: %w", name, errno)
 	}
 	_, _, errno = syscall.RawSyscall(syscall.SYS_CLOSE, fd, 0, 0)
 	gone := time.Since(begun)
