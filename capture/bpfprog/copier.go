@@ -5,6 +5,7 @@
 package bpfprog
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -26,6 +27,7 @@ const (
 type copier struct {
 	programs *loads.Programs
 	got      map[uint32]*loads.Program
+	full     *sys.FD // readable when much was copied
 	failed   error
 }
 
@@ -34,7 +36,12 @@ func newCopier() (*copier, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &copier{programs: p, got: make(map[uint32]*loads.Program)}, nil
+	full, err := p.Full()
+	if err != nil {
+		p.Close()
+		return nil, err
+	}
+	return &copier{programs: p, got: make(map[uint32]*loads.Program), full: full}, nil
 }
 
 func (c *copier) start() error {
@@ -49,7 +56,7 @@ func (c *copier) close() error {
 	if c == nil {
 		return nil
 	}
-	return c.programs.Close()
+	return errors.Join(c.full.Close(), c.programs.Close())
 }
 
 // report notes what went wrong.

@@ -57,7 +57,7 @@ func TestLifetimes(t *testing.T) {
 func loadBrief(t *testing.T, life time.Duration, told <-chan string) (names []string) {
 	t.Helper()
 	// Some at a time: a reader that is kept from the CPU must not lose records.
-	const each, together = 300, 50
+	const each, together = 300, 100
 	b, err := testprogs.NewBrief()
 	if err != nil {
 		t.Fatal(err)

@@ -27,6 +27,10 @@ const (
 	// linkPause is how long a new program has to be attached, before it is
 	// asked where it is.
 	linkPause = 200 * time.Millisecond
+	// restPause is for how long a Watcher sleeps, however much is loaded, as
+	// long as all is copied in the kernel. Waking up takes more than reading what a
+	// load has left.
+	restPause = 100 * time.Millisecond
 )
 
 // WatchOptions say how to watch. The zero value is good.
@@ -60,6 +64,9 @@ type Watcher struct {
 	refused error
 	// late are loads that are known of neither route yet.
 	late []lateLoad
+	// hurry: what was read last was not all copied.
+	hurry   bool
+	resting bool // records do not wake it
 }
 
 // event is a BPF_EVENT.
@@ -91,13 +98,18 @@ func OpenWatcher(o WatchOptions) (_ *Watcher, err error) {
 	if w.poll, err = sys.NewPoller(); err != nil {
 		return nil, err
 	}
-	w.poll.Direct() // it wakes at once, and seldom
+	w.poll.Direct() // it wakes at once, and seldom: see rest
 	cpus, err := sys.OnlineCPUs()
 	if err != nil {
 		return nil, err
 	}
 	for i, cpu := range cpus {
 		if err := w.open(i, cpu); err != nil {
+			return nil, fmt.Errorf("watch BPF programs: %w", err)
+		}
+	}
+	if w.copier != nil {
+		if err := w.poll.Add(w.copier.full, len(cpus)); err != nil {
 			return nil, fmt.Errorf("watch BPF programs: %w", err)
 		}
 	}
@@ -128,7 +140,7 @@ func (w *Watcher) open(i, cpu int) error {
 		return err
 	}
 	w.rings = append(w.rings, ring)
-	return w.poll.Add(ev.FD(), i)
+	return w.poll.AddMutable(ev.FD(), i)
 }
 
 // Book is where the programs are.
@@ -183,16 +195,22 @@ func (w *Watcher) Run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { w.poll.Wake() })
 	defer stop()
 	for {
-		if err := w.drain(); err != nil {
+		last := ctx.Err() != nil
+		some, err := w.drain()
+		if err != nil {
 			return err
 		}
-		w.settle(ctx.Err() != nil)
-		if ctx.Err() != nil {
+		w.settle(last)
+		if last {
 			w.copier.report(w.book)
 			w.readLinks()
 			return nil
 		}
-		var err error
+		if woke, err := w.rest(some && !w.hurry); err != nil {
+			return err
+		} else if woke {
+			continue // what came before does not wake it
+		}
 		w.ready, err = w.poll.Wait(w.pause(), w.ready)
 		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 			return fmt.Errorf("watch BPF programs: %w", err)
@@ -200,11 +218,33 @@ func (w *Watcher) Run(ctx context.Context) error {
 	}
 }
 
+// rest has records of loads not wake the Watcher, or wake it again. Meanwhile it
+// looks for them after restPause, and when much was copied. woke: it was resting.
+func (w *Watcher) rest(on bool) (woke bool, err error) {
+	if w.copier == nil || on == w.resting {
+		return false, nil
+	}
+	if err := w.poll.Mute(on); err != nil {
+		return false, fmt.Errorf("watch BPF programs: %w", err)
+	}
+	w.resting = on
+	return !on, nil
+}
+
 // pause is how long to sleep if nothing comes.
 func (w *Watcher) pause() time.Duration {
-	if len(w.late) > 0 {
+	switch d := w.linksPause(); {
+	case len(w.late) > 0:
 		return latePause
+	case w.resting:
+		return min(d, restPause)
+	default:
+		return d
 	}
+}
+
+// linksPause is how long until links are to be read. It reads them if it is time.
+func (w *Watcher) linksPause() time.Duration {
 	if w.links.IsZero() {
 		return time.Hour
 	}
@@ -235,19 +275,21 @@ func (w *Watcher) Close() error {
 	return errors.Join(errs...)
 }
 
-// drain handles what is in the rings. Programs are opened before anything is
-// read: each may be gone in a moment.
-func (w *Watcher) drain() error {
+// drain handles what is in the rings, and tells whether there was something.
+// Programs are opened before anything is read: each may be gone in a moment.
+func (w *Watcher) drain() (some bool, err error) {
+	w.hurry = false
 	for {
 		w.batch = w.batch[:0]
 		for _, r := range w.rings {
 			if err := w.take(r); err != nil {
-				return err
+				return some, err
 			}
 		}
 		if len(w.batch) == 0 {
-			return nil
+			return some, nil
 		}
+		some = true
 		slices.SortStableFunc(w.batch, func(a, b event) int { return cmp.Compare(a.time, b.time) })
 		w.handle(w.batch)
 	}
@@ -329,6 +371,7 @@ func (w *Watcher) load(e *event, fd *sys.FD, err error) bool {
 	}
 	loader := &perfdata.BPFLoader{PID: e.pid, TID: e.tid}
 	copied := w.copier.take(e.id)
+	w.hurry = w.hurry || copied == nil
 	if copied == nil || !copied.tell(loader) {
 		w.tasks.read(loader)
 	}

@@ -19,6 +19,8 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 #define TAG_LEN 8
 #define NAME_LEN 16
 #define BPF_RB_NO_WAKEUP 1
+#define BPF_RB_FORCE_WAKEUP 2
+#define BPF_RB_AVAIL_DATA 0
 #define BPF_PROG_LOAD 5
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
@@ -121,6 +123,10 @@ struct load {
 };
 
 #define PIECE 8192
+
+// MUCH is how many bytes in the ring wake the reader: it holds the smallest
+// copies of fewer programs than its rings hold records of loads.
+#define MUCH (128 << 10)
 
 struct record {
 	struct head h;
@@ -364,7 +370,10 @@ static __always_inline void copy_program(struct record *r, struct bpf_prog_aux *
 	copy_all(&c, KIND_JITED_LINES, BPF_CORE_READ(aux, jited_linfo), (__u64)BPF_CORE_READ(aux, nr_linfo) * 8);
 	copy_all(&c, KIND_BTF, BPF_CORE_READ(aux, btf, data), BPF_CORE_READ(aux, btf, data_size));
 	r->h.kind = KIND_END;
-	emit(r, 0);
+	r->h.size = 0;
+	n = bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) > MUCH ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP;
+	if (bpf_ringbuf_output(&ring, r, sizeof(r->h), n))
+		__sync_fetch_and_add(&lost, 1);
 }
 
 // A walk back from the newest symbol.

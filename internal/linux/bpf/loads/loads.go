@@ -17,6 +17,7 @@ import (
 
 	"github.com/gantry-tools/gantry/internal/hint"
 	"github.com/gantry-tools/gantry/internal/linux/bpf"
+	"github.com/gantry-tools/gantry/internal/linux/sys"
 )
 
 // ErrNoList says that the kernel's list of BPF symbols was not found.
@@ -122,6 +123,17 @@ func (p *Programs) Read(fn func(*Program)) error {
 			fn(l)
 		}
 	}
+}
+
+// Full returns a descriptor of the caller's that is readable when there is much to
+// Read: a program that has just been copied makes it so.
+func (p *Programs) Full() (*sys.FD, error) {
+	ring, err := sys.NewFD(p.objects.Ring.FD())
+	if err != nil {
+		return nil, fmt.Errorf("open BPF ring: %w", err)
+	}
+	defer ring.Disown() // it is the map's
+	return ring.Dup()
 }
 
 // Lost is how many records there was no room for.
