@@ -54,6 +54,8 @@ type Thread struct {
 	own    []perf.NSLink // nil: those of the process
 	named  bool          // Comm was told, of it or of who made it
 	exited bool
+	// exitTime is when it exited last.
+	exitTime uint64
 }
 
 // Namespaces are those that the thread is in now, indexed by perf.NSNet and so
@@ -298,7 +300,7 @@ func (t *Timeline) exit(r *perf.Exit, time uint64) {
 	if th == nil || th.exited || th.Process.PID != r.PID {
 		return
 	}
-	th.exited = true
+	th.exited, th.exitTime = true, time
 	t.exits = append(t.exits, exit{time, th})
 }
 
@@ -306,7 +308,9 @@ func (t *Timeline) exit(r *perf.Exit, time uint64) {
 func (t *Timeline) bury(now uint64) {
 	n := 0
 	for n < len(t.exits) && t.exits[n].time+Grace < now {
-		t.remove(t.exits[n].thread)
+		if th := t.exits[n].thread; th.exited && th.exitTime == t.exits[n].time {
+			t.remove(th)
+		}
 		n++
 	}
 	if n > 0 {
@@ -353,6 +357,9 @@ func (t *Timeline) comm(r *perf.Comm) {
 		// A new program: nothing of the old one is mapped any more.
 		t.release(th.Process.maps)
 		th.Process.maps = t.newMaps()
+		// If the task had exited, that was the first thread of its process: this is
+		// another one, which goes on with its number (de_thread in fs/exec.c).
+		th.exited = false
 	}
 }
 

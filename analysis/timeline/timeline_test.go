@@ -218,6 +218,30 @@ func TestExitGraceOfAReusedPid(t *testing.T) {
 	}
 }
 
+// TestExecByAThread: another thread than the first executes a program and goes on
+// with the number of the first, whose end the kernel has told.
+func TestExecByAThread(t *testing.T) {
+	l := newLog()
+	l.do(fork(2, 1, 2, 1), comm(2, 2, "shim"), fork(2, 2, 3, 2), exitOf(2, 2), exec(2, "server"), mmap(2, 0x1000, 0x1000, "/server"))
+	l.now += Grace + 1
+	l.do(comm(1, 1, "later"))
+	if th := l.Thread(2, 2); th.Comm != "server" {
+		t.Errorf("the task that goes on is called %q", th.Comm)
+	}
+	l.want(t, 2, 0x1000, "/server")
+	if n := len(l.exits); n != 0 {
+		t.Errorf("%d exits remembered", n)
+	}
+	// Its own end has a Grace of its own.
+	l.do(exitOf(2, 2), comm(1, 1, "much later"))
+	l.want(t, 2, 0x1000, "/server")
+	l.now += Grace + 1
+	l.do(comm(1, 1, "at last"))
+	if got := l.Thread(2, 2).Comm; got != ":2" {
+		t.Errorf("name of the dead: %q", got)
+	}
+}
+
 func TestStatusRecordsTakeNothingAway(t *testing.T) {
 	l := newLog()
 	status := misc(perf.MiscStatusOnly)
