@@ -307,9 +307,21 @@ func (w *sidebandWalker) tellExits() {
 	w.exits = w.exits[:0]
 }
 
-// round forgets the processes that had ended before the last round.
+// maxOutlived bounds the processes that are asked for each round because they
+// have outlived their first thread.
+const maxOutlived = 256
+
+// round forgets the processes that had ended before the last round. The end of the
+// first thread need not be that of its process: others may go on, and one of them
+// that executes a program does so with the number of the first.
 func (w *sidebandWalker) round() {
+	outlived := 0
 	for _, pid := range w.older {
+		if outlived < maxOutlived && w.isThere(pid) {
+			w.ended = append(w.ended, pid)
+			outlived++
+			continue
+		}
 		delete(w.mounts, pid)
 		w.strangers.ended(pid)
 		w.reserve.forget(pid)
@@ -317,4 +329,10 @@ func (w *sidebandWalker) round() {
 	w.ended, w.older = w.older[:0], w.ended
 	w.ids.round++
 	w.code.nextRound()
+}
+
+// isThere says whether a process has a thread that has not ended.
+func (w *sidebandWalker) isThere(pid int32) bool {
+	st, err := w.ids.fs.Proc(int(pid)).Stat()
+	return err == nil && (st.State != 'Z' || st.NumThreads > 1)
 }

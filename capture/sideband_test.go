@@ -7,7 +7,9 @@ package capture
 import (
 	"bytes"
 	"errors"
+	"os"
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/gantry-tools/gantry/internal/linux/procfs"
@@ -61,6 +63,7 @@ func TestSidebandInPlace(t *testing.T) {
 	w := newSidebandWalker(sidebandEvent(), procfs.FS{}, nil, nil)
 	defer w.ids.close()
 	var r ring
+	const pid = 1 << 30 // of no process
 	see := func(rec perf.Record) {
 		t.Helper()
 		raw := encode(t, rec)
@@ -70,25 +73,25 @@ func TestSidebandInPlace(t *testing.T) {
 	}
 	links := make([]perf.NSLink, perf.NSCgroup+1)
 	links[perf.NSMnt] = perf.NSLink{Dev: 4, Ino: 4026531841}
-	see(&perf.Namespaces{PID: 100, TID: 100, Links: links})
-	see(&perf.Namespaces{PID: 100, TID: 101, Links: links[:1]})
+	see(&perf.Namespaces{PID: pid, TID: pid, Links: links})
+	see(&perf.Namespaces{PID: pid, TID: pid + 1, Links: links[:1]})
 	links[perf.NSMnt].Ino++
-	see(&perf.Namespaces{PID: 100, TID: 101, Links: links}) // a thread has its own copy
-	see(&perf.Namespaces{PID: 200, TID: 200, Links: links[:perf.NSMnt]})
-	if w.found != 1 || len(w.mounts) != 1 || w.mounts[100] != (space{mnt: 4026531841}) {
+	see(&perf.Namespaces{PID: pid, TID: pid + 1, Links: links}) // a thread has its own copy
+	see(&perf.Namespaces{PID: pid + 2, TID: pid + 2, Links: links[:perf.NSMnt]})
+	if w.found != 1 || len(w.mounts) != 1 || w.mounts[pid] != (space{mnt: 4026531841}) {
 		t.Errorf("mount namespaces are %v", w.mounts)
 	}
 	see(&perf.Lost{N: 42})
 	if r.tally.lost != 42 || r.tally.records != 5 {
 		t.Errorf("%+v", r.tally)
 	}
-	see(&perf.Exit{Task: perf.Task{PID: 100, PPID: 1, TID: 101, PTID: 1}})
+	see(&perf.Exit{Task: perf.Task{PID: pid, PPID: 1, TID: pid + 1, PTID: 1}})
 	w.round()
 	w.round()
 	if len(w.mounts) != 1 {
 		t.Error("a thread's end was taken for its process's")
 	}
-	see(&perf.Exit{Task: perf.Task{PID: 100, PPID: 1, TID: 100, PTID: 1}})
+	see(&perf.Exit{Task: perf.Task{PID: pid, PPID: 1, TID: pid, PTID: 1}})
 	w.round()
 	if len(w.mounts) != 1 {
 		t.Error("forgotten in the round of its end")
@@ -104,6 +107,39 @@ func TestSidebandInPlace(t *testing.T) {
 				t.Error(err)
 			}
 		}
+	}
+}
+
+// A process goes on when its first thread has ended: the others do, or one of them
+// executes a program and gets the number of the first.
+func TestProcessOutlivesItsFirstThread(t *testing.T) {
+	w := newSidebandWalker(sidebandEvent(), procfs.FS{}, nil, nil)
+	defer w.ids.close()
+	self := int32(os.Getpid())
+	links := make([]perf.NSLink, perf.NSCgroup+1)
+	links[perf.NSMnt].Ino = 4026531841
+	for _, rec := range []perf.Record{
+		&perf.Namespaces{PID: self, TID: self, Links: links},
+		&perf.Exit{Task: perf.Task{PID: self, TID: self}},
+	} {
+		raw := encode(t, rec)
+		if err := errors.Join(w.namespacesOf(new(ring), raw), w.walk(new(ring), raw)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 5 {
+		w.round()
+	}
+	if w.mounts[self].mnt != 4026531841 {
+		t.Error("a process that runs was forgotten")
+	}
+	if n := len(w.ended) + len(w.older); n != 1 {
+		t.Errorf("%d processes wait for their end, want 1", n)
+	}
+	w.ended, w.older = nil, slices.Repeat([]int32{self}, 2*maxOutlived)
+	w.round()
+	if n := len(w.older); n != maxOutlived {
+		t.Errorf("%d processes are asked for again, want %d at most", n, maxOutlived)
 	}
 }
 
