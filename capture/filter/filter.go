@@ -242,7 +242,9 @@ func (f *Filter) sweep() {
 		if c.rules&kernel.ByCgroup == 0 && !exists(f.tree, id) {
 			f.pending -= toInt(c.maybe != 0)
 			delete(f.cgroups, id)
-			delete(f.ids, c.path)
+			if f.ids[c.path] == id { // and not that of a new one
+				delete(f.ids, c.path)
+			}
 		}
 	}
 	f.sweepAt = max(manyCgroups, 2*len(f.cgroups))

@@ -477,6 +477,7 @@ func TestCgroupsOfThisMachine(t *testing.T) {
 		t.Errorf("no cgroup: verdict %d, %+v", v, f.stats)
 	}
 	plain := testutil.NewCgroup(t, "/plain")
+	f.Cgroup(1<<60, plain.Path, false) // one that is gone had its path
 	f.Cgroup(plain.ID(t), plain.Path, false)
 	gone := testutil.NewCgroup(t, "/gone")
 	f.Cgroup(gone.ID(t), gone.Path, false)
@@ -485,7 +486,10 @@ func TestCgroupsOfThisMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.sweep()
-	if f.cgroups[goneID] != nil || f.cgroups[plain.ID(t)] == nil || f.cgroups[id] == nil || f.pending != waiting-1 {
+	if f.cgroups[1<<60] != nil || f.ids[plain.Path] != plain.ID(t) {
+		t.Errorf("the path of a cgroup that is gone leads to %d, want the one that has it now", f.ids[plain.Path])
+	}
+	if f.cgroups[goneID] != nil || f.cgroups[plain.ID(t)] == nil || f.cgroups[id] == nil || f.pending != waiting-2 {
 		t.Errorf("left are %d cgroups, %d of them not settled", len(f.cgroups), f.pending)
 	}
 }
