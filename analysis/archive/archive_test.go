@@ -305,6 +305,20 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
+// TestVDSO: a recording of several kernels' vdso has one answer each time.
+func TestVDSO(t *testing.T) {
+	answers, want := "", newID(t, "id 0")
+	for i := range 8 {
+		answers += fmt.Sprintf(`{"kind":"binary","build_id":"%s","path":"[vdso]","file":"perf.data"},`, newID(t, fmt.Sprint("id ", i)))
+	}
+	b := zipOf(t, "perf.data", "x", "gantry.json", manifestOf(strings.TrimSuffix(answers, ",")))
+	for range 8 {
+		if got := open(t, b).VDSO(); got != want {
+			t.Fatalf("the vdso is %v, want the first one, %v", got, want)
+		}
+	}
+}
+
 // TestHostileParts: parts that are not what the answers say, or unpack to more
 // than they may. Nothing is left behind.
 func TestHostileParts(t *testing.T) {

@@ -40,6 +40,7 @@ type Archive struct {
 	openers int
 	answers map[question]string
 	byID    map[question]string // by kind and build-id alone
+	vdso    buildid.ID
 }
 
 // Open reads the table of the archive in r, which has size bytes and must stay
@@ -89,6 +90,9 @@ func (a *Archive) readManifest() error {
 			return fmt.Errorf("%s: no part %q of opener %d", manifestName, x.File, x.Opener)
 		}
 		a.answers[x.question] = x.File
+		if x.Kind == binaryKind && x.Path == "[vdso]" && a.vdso.IsZero() {
+			a.vdso = x.BuildID
+		}
 		if x.Kind != linkKind && x.Kind != codeKind && !x.BuildID.IsZero() {
 			a.byID[question{Kind: x.Kind, BuildID: x.BuildID}] = x.File
 		}
@@ -168,16 +172,9 @@ func (a *Archive) Recording() (*os.File, int64, error) {
 // fs.ErrNotExist if they were not there when the archive was made.
 func (a *Archive) Kallsyms() ([]byte, error) { return a.read(kallsymsName, maxKallsyms) }
 
-// VDSO is the build-id of what was mapped as "[vdso]", zero if the archive has
-// none.
-func (a *Archive) VDSO() buildid.ID {
-	for q := range a.answers {
-		if q.Kind == binaryKind && q.Path == "[vdso]" {
-			return q.BuildID
-		}
-	}
-	return buildid.ID{}
-}
+// VDSO is the build-id of what was mapped as "[vdso]", the first one if there are
+// several; zero if the archive has none.
+func (a *Archive) VDSO() buildid.ID { return a.vdso }
 
 // Openers are as many as there were when the archive was made. They open what
 // those did.
