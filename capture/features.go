@@ -7,6 +7,7 @@ package capture
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/gantry-tools/gantry/buildid"
@@ -124,8 +125,16 @@ func (r *Recorder) finish(table *container.Table) error {
 	f.Gantry = gantry
 	closeErr := cmp.Or(r.out.Close(f), r.room.finish())
 	r.result.Bytes = r.out.Size()
+	r.noteOmitted()
 	r.binaries.close()
 	return writeError(cmp.Or(closeErr, err, jsonErr))
+}
+
+// noteOmitted says what a stream has no room for: a feature there is one record.
+func (r *Recorder) noteOmitted() {
+	for _, id := range slices.Compact(slices.Sorted(slices.Values(r.out.Omitted()))) {
+		r.result.note("%v is too large for a stream and was left out; record to a file (-o FILE)", id)
+	}
 }
 
 // sampleTime is the time of the first and of the last sample.

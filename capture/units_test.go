@@ -25,6 +25,7 @@ import (
 	"github.com/gantry-tools/gantry/internal/linux/sys"
 	"github.com/gantry-tools/gantry/internal/testutil"
 	"github.com/gantry-tools/gantry/perf"
+	"github.com/gantry-tools/gantry/perf/perfdata"
 )
 
 func TestKernelText(t *testing.T) {
@@ -78,6 +79,24 @@ func TestCodeSize(t *testing.T) {
 		if got := codeSize(name); got != want {
 			t.Errorf("%q: %#x, want %#x", text, got, want)
 		}
+	}
+}
+
+// TestNoteOmitted: what has no room in a stream is told, once.
+func TestNoteOmitted(t *testing.T) {
+	large := &perfdata.Features{BPFProgInfo: make([]byte, 1<<17)}
+	w, err := perfdata.NewPipeWriter(io.Discard, []*perf.Event{sidebandEvent()}, &perfdata.WriterOptions{Features: large})
+	if err != nil {
+		t.Fatal(err)
+	}
+	large.BPFProgInfo[0]++ // it has changed since
+	if err := w.Close(large); err != nil {
+		t.Fatal(err)
+	}
+	r := &Recorder{out: w}
+	r.noteOmitted()
+	if n := r.result.Notes; len(n) != 1 || !strings.Contains(n[0], "BPF_PROG_INFO") {
+		t.Errorf("notes are %q, want one about BPF_PROG_INFO", n)
 	}
 }
 
