@@ -23,6 +23,7 @@
 //     that its recorder's goroutine is locked to that thread.
 //   - What a wake-up of the recorder costs is mostly the scheduling: see type
 //     pace for how it is spared, and sys.Poller for how it is made cheap.
-//   - The one goroutine of the package copies binaries; Run starts it and
-//     waits for it.
+//   - Run has goroutines that copy binaries and generated code, ask the runtimes
+//     for names and read BPF programs, and waits for them: for a copy ten seconds
+//     at most.
 package capture

@@ -16,10 +16,9 @@
 //   - In a stream, events and features may arrive between the records. Those
 //     that stand before the first other record are known when NewPipeReader
 //     returns (it blocks until then); the rest as Next comes by.
-//   - Compressed records are unpacked: Next shows what was inside. A time of 0
-//     or of all ones is no time, as perf has it.
-//   - COMPRESSED, HEADER_ATTR and all other user records are delivered like
-//     kernel records, except COMPRESSED itself.
+//   - Compressed records are unpacked: Next shows what was inside. All other
+//     records of perf itself (HEADER_ATTR and so on) are delivered like those of
+//     the kernel. A time of 0 or of all ones is no time, as perf has it.
 //
 // [NewWriter] writes a file that stays readable if the writer is killed;
 // [NewPipeWriter] writes a stream. Neither looks inside the records.
