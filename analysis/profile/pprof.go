@@ -29,8 +29,9 @@ const (
 // and its value; for a clock event alone they are samples/count and
 // cpu/nanoseconds.
 //
-// The first mapping is that of Meta.Main or, if that is not set, of the first
-// user-space object. Frames without a name keep mapping and address, so that a
+// The first mapping is that of Meta.Main or, if that is not set, of the program
+// that the threads of most samples are named after, as they are from their exec
+// on; if there is none, of the first user-space object. Frames without a name keep mapping and address, so that a
 // back end can finish them.
 func WritePprof(w io.Writer, p *Profile, o *PprofOptions) error {
 	if o == nil {
@@ -67,6 +68,7 @@ type pprofEncoder struct {
 
 	locations *pprofLocations
 	labels    []message // by LabelsID, encoded once
+	counts    []uint64  // by LabelsID, samples written
 
 	msg, inner, scratch message
 	ids, values         []uint64
@@ -78,6 +80,7 @@ func newPprofEncoder(p *Profile, w io.Writer) *pprofEncoder {
 		functionIDs: map[pprofFunction]uint64{},
 		locations:   newPprofLocations(p),
 		labels:      make([]message, p.NumLabels()),
+		counts:      make([]uint64, p.NumLabels()),
 		values:      make([]uint64, 2*len(p.Events)),
 	}
 	return e
@@ -164,7 +167,7 @@ func (e *pprofEncoder) header() {
 	}
 	e.scalar(pprofDuration, uint64(m.Duration))
 	if len(m.CmdLine) > 0 {
-		e.scalar(pprofComment, e.str("command: "+strings.Join(m.CmdLine, " ")))
+		e.scalar(pprofComment, e.str("command: "+Printable(strings.Join(m.CmdLine, " "))))
 	}
 	if lost := e.p.TotalLost(""); lost > 0 {
 		e.scalar(pprofComment, e.str(fmt.Sprintf("lost samples: %d", lost)))
@@ -174,6 +177,7 @@ func (e *pprofEncoder) header() {
 func (e *pprofEncoder) sample(s Sample) {
 	e.ids = e.locations.of(e.ids[:0], e.p.Stack(s.Stack))
 	clear(e.values)
+	e.counts[s.Labels] += s.Count
 	e.values[2*s.Event], e.values[2*s.Event+1] = s.Count, s.Value
 	e.msg.reset()
 	e.msg.packed(1, &e.inner, e.ids)

@@ -2,7 +2,10 @@
 
 package profile
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"path"
+)
 
 // pprofLocations turns frames into locations: one per frame, but one for a
 // frame together with all calls inlined into it. A lone frame's location has
@@ -129,18 +132,30 @@ func (o *pprofObject) look(t *frameTable, f *frame) {
 	o.hasInline = o.hasInline || f.isInlined
 }
 
+// commLength is how much of its name a thread keeps: TASK_COMM_LEN of
+// include/linux/sched.h without the end.
+const commLength = 15
+
+// mainObject is the main program (see WritePprof), -1 if there is none.
 func (e *pprofEncoder) mainObject(objects []pprofObject) int {
-	t, first := &e.p.frames, -1
+	t, first, most := &e.p.frames, -1, uint64(0)
+	named := make(map[string]uint64) // samples, by the thread's name
+	for id, n := range e.counts {
+		named[e.p.Labels(LabelsID(id)).Comm] += n
+	}
 	for i := range objects {
 		o := &objects[i]
 		if !o.used || o.kernel || t.strings[t.objects[i].path] == "" {
 			continue
 		}
-		if t.strings[t.objects[i].path] == e.p.Meta.Main {
+		file := t.strings[t.objects[i].path]
+		if file == e.p.Meta.Main {
 			return i
 		}
-		if first < 0 {
-			first = i
+		comm := path.Base(file)
+		comm = comm[:min(len(comm), commLength)]
+		if n := named[comm]; first < 0 || n > most {
+			first, most = i, n
 		}
 	}
 	return first

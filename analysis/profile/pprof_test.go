@@ -88,6 +88,32 @@ func TestPprof(t *testing.T) {
 	}
 }
 
+// TestPprofMain: the program, not what was sampled first; and no escape in
+// what pprof prints as it is.
+func TestPprofMain(t *testing.T) {
+	b := NewBuilder()
+	b.Meta().CmdLine = []string{"gantry", "record", "a\n\x1b[31m"}
+	ev := b.Event(EventInfo{Name: "x"})
+	in := func(comm, path string, samples uint64) {
+		f := b.Frame(Frame{DSO: path, Path: path, Name: "f", MapStart: 0x1000, MapLimit: 0x2000, Addr: 0x1000})
+		b.Add(b.Labels(Labels{Comm: comm}), b.Stack([]FrameID{f}), ev, samples, samples)
+	}
+	in("sh", "/lib/ld.so", 1)
+	in("a-long-program-", "/lib/libc.so", 9)
+	in("a-long-program-", "/app/a-long-program-name", 1)
+	in("sh", "/bin/sh", 3)
+	p, err := pprof.ParseData(writePprof(t, b.Profile(), nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := p.Mapping[0].File; got != "/app/a-long-program-name" {
+		t.Errorf("the main program is %s", got)
+	}
+	if want := `command: gantry record a\x0a\x1b[31m`; p.Comments[0] != want {
+		t.Errorf("comment %q, want %q", p.Comments[0], want)
+	}
+}
+
 // TestPprofIdentities: a label for each definition, none outside of containers.
 func TestPprofIdentities(t *testing.T) {
 	b := NewBuilder()
