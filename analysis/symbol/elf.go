@@ -168,7 +168,7 @@ func (l *loader) sift(o *Object, f *elf.File, r io.ReaderAt, size int64) (ok boo
 	if mem == nil {
 		mem = new(room)
 	}
-	mem.wanted = mem.wanted[:0]
+	mem.wanted = slices.Grow(mem.wanted[:0], len(l.offsets))
 	for _, off := range l.offsets {
 		mem.wanted = append(mem.wanted, o.Addr(0, 0, off))
 	}

@@ -26,6 +26,7 @@ type symbolReader struct {
 	second  bool          // reads .dynsym and what hangs on it
 	from    uint16        // where the names come from that are read
 	kept    int           // symbols
+	entry   entry         // the one at hand: in memory of its own each would be garbage
 }
 
 // textSection is what symbols need to know of a section.
@@ -58,9 +59,10 @@ func (s *symbolReader) read() error {
 func (s *symbolReader) keep(e entry) {
 	e.second, e.kind = s.second, s.from
 	s.kept++
+	s.entry = e
 	if s.sieve != nil {
-		s.sieve.add(s.names, &e, s.isNamed)
-	} else if s.isNamed(&e) {
+		s.sieve.add(s.names, &s.entry, s.isNamed)
+	} else if s.isNamed(&s.entry) {
 		s.entries = append(s.entries, e)
 	}
 }

@@ -15,7 +15,8 @@ import (
 type sieve struct {
 	between
 	gaps   []gap
-	failed bool // what was added is not what is in the file
+	list   []entry // room for entries
+	failed bool    // what was added is not what is in the file
 }
 
 // gap is what is known of the symbols that begin between two addresses.
@@ -120,8 +121,9 @@ func (g *gap) drop(e *entry) {
 // which is behind the address. A label in a function that has a size does not
 // count, and so not the one between the start of a function and an address in
 // it. If the closest does not cover the address, one that was not kept may do,
-// or a label.
-func (s *sieve) entries() (list []entry, ok bool) {
+// or a label. They are valid until the next reset.
+func (s *sieve) entries() (_ []entry, ok bool) {
+	list := s.list[:0]
 	var last *entry    // begins closest to the address
 	var label *gap     // has the label that begins closest
 	reach := uint64(0) // how far the symbols go that are not last
@@ -148,5 +150,6 @@ func (s *sieve) entries() (list []entry, ok bool) {
 			return nil, false
 		}
 	}
+	s.list = list
 	return list, !s.failed
 }

@@ -13,23 +13,22 @@ import (
 	"github.com/gantry-tools/gantry/analysis/profile"
 )
 
-// sortRow is a row on its way into the order of a table: the heaviest first,
-// then by what they show. In a long table most rows weigh the same, and many
-// show the same container, command and object: these texts are put in order
-// once, and rows compare by the ranks of theirs. Nearly every row has a
+// sortRow is one of the rows that weigh the same and show the same in the first
+// columns, on its way into their order by the others. Nearly every row has a
 // function of its own.
 type sortRow struct {
-	total uint64 // weight, the heavier the larger
-	rank  uint64 // of the first columns, as many as fit
-	name  uint64 // the first bytes of the function's, which mostly decide
-	addr  uint64 // of a function without a name
-	row   *row
-	dso   uint32 // number of the object
+	name uint64 // the first bytes of the function's, which mostly decide
+	addr uint64 // of a function without a name
+	row  *row
+	dso  uint32 // number of the object
 }
 
-// sortRows orders rows by weight, then by what they show.
+// sortRows orders rows by weight, the heaviest first, then by what they show. In
+// a long table most rows weigh the same, and many show the same container,
+// command and object: these texts are put in order once, and rows are sorted by
+// the ranks of theirs, digit by digit.
 func (t *table) sortRows(rows []*row) {
-	var packed []ranking // in sortRow.rank
+	var packed []ranking // in a rank
 	columns := t.o.Sort
 	for width := 0; len(columns) > 0 && columns[0] != KeySym; columns = columns[1:] {
 		r := t.ranking(columns[0])
@@ -38,38 +37,96 @@ func (t *table) sortRows(rows []*row) {
 		}
 		packed = append(packed, r)
 	}
-	rest := make([]func(a, b sortRow) int, len(columns))
-	for i, k := range columns {
-		rest[i] = t.comparing(k)
-	}
-	order := make([]sortRow, len(rows))
+	ranks := make([]uint64, len(rows))
 	for i, r := range rows {
-		order[i] = sortRow{
-			total: t.sortWeight(r, r.total), row: r,
-			name: t.keys.prefix(r.key), addr: t.keys.list[r.key].addr, dso: t.keys.dso[r.key],
-		}
 		for _, k := range packed {
-			order[i].rank = order[i].rank<<k.width | uint64(k.of(r))
+			ranks[i] = ranks[i]<<k.width | uint64(k.of(r))
 		}
 	}
-	slices.SortFunc(order, func(a, b sortRow) int {
-		if a.total != b.total {
-			return cmp.Compare(b.total, a.total)
+	same := func(a, b uint32) bool {
+		x, y := rows[a], rows[b]
+		return t.sortWeight(x, x.total) == t.sortWeight(y, y.total) && ranks[a] == ranks[b] &&
+			(!t.o.Children || t.sortWeight(x, x.self) == t.sortWeight(y, y.self))
+	}
+	d := newDigits(len(rows))
+	d.sortBy(func(i uint32) uint64 { return ranks[i] })
+	if t.o.Children { // else it is the total
+		d.sortBy(func(i uint32) uint64 { return ^t.sortWeight(rows[i], rows[i].self) })
+	}
+	d.sortBy(func(i uint32) uint64 { return ^t.sortWeight(rows[i], rows[i].total) })
+	t.sortTies(rows, d.order, columns, same)
+}
+
+// sortTies puts rows into an order, and those next to each other that are the
+// same by it into that of the columns.
+func (t *table) sortTies(rows []*row, order []uint32, columns []Key, same func(a, b uint32) bool) {
+	compare := make([]func(a, b sortRow) int, len(columns))
+	for i, k := range columns {
+		compare[i] = t.comparing(k)
+	}
+	list := make([]sortRow, len(rows))
+	for i, n := range order {
+		r := rows[n]
+		list[i] = sortRow{name: t.keys.prefix(r.key), addr: t.keys.list[r.key].addr, row: r, dso: t.keys.dso[r.key]}
+	}
+	for start, end := 0, 0; start < len(list); start = end {
+		for end = start + 1; end < len(list) && same(order[start], order[end]); end++ {
 		}
-		c := 0
-		if t.o.Children { // else it is the total
-			c = cmp.Compare(t.sortWeight(b.row, b.row.self), t.sortWeight(a.row, a.row.self))
+		slices.SortFunc(list[start:end], func(a, b sortRow) int {
+			c := 0
+			for i := 0; c == 0 && i < len(compare); i++ {
+				c = compare[i](a, b)
+			}
+			return c
+		})
+	}
+	for i := range list {
+		rows[i] = list[i].row
+	}
+}
+
+// digits puts numbers from 0 on into the order of one key after the other, the
+// least significant first: a digit at a time, in time linear to their number.
+type digits struct {
+	order, spare []uint32
+	keys         []uint64
+}
+
+func newDigits(n int) *digits {
+	d := &digits{order: make([]uint32, n), spare: make([]uint32, n), keys: make([]uint64, n)}
+	for i := range d.order {
+		d.order[i] = uint32(i)
+	}
+	return d
+}
+
+// sortBy sorts by a key, and those that have the same stay in their order.
+func (d *digits) sortBy(key func(i uint32) uint64) {
+	const width, mask = 11, 1<<11 - 1
+	varying := uint64(0)
+	for i := range d.keys {
+		d.keys[i] = key(uint32(i))
+		varying |= d.keys[i] ^ d.keys[0]
+	}
+	for shift := 0; varying>>shift != 0; shift += width {
+		if varying>>shift&mask == 0 {
+			continue
 		}
-		if c == 0 {
-			c = cmp.Compare(a.rank, b.rank)
+		var at [mask + 1]uint32
+		for _, k := range d.keys {
+			at[k>>shift&mask]++
 		}
-		for i := 0; c == 0 && i < len(rest); i++ {
-			c = rest[i](a, b)
+		sum := uint32(0)
+		for digit, n := range at {
+			at[digit] = sum
+			sum += n
 		}
-		return c
-	})
-	for i := range order {
-		rows[i] = order[i].row
+		for _, i := range d.order {
+			digit := d.keys[i] >> shift & mask
+			d.spare[at[digit]] = i
+			at[digit]++
+		}
+		d.order, d.spare = d.spare, d.order
 	}
 }
 
