@@ -168,12 +168,14 @@ func (f *annotateFlags) explain(e *env, p *profile.Profile, s *analysis.Session,
 	if hidden > 0 {
 		fmt.Fprintf(e.stderr, "gantry: %s below %v %% not shown: see --percent-limit\n", plural(hidden, "function", "functions"), f.opts.PercentLimit)
 	}
-	if shown+hidden > 0 {
+	if shown > 0 {
 		return
 	}
-	if filter := f.opts.Filter.String(); filter != "" {
+	switch filter := f.opts.Filter.String(); {
+	case hidden > 0:
+	case filter != "":
 		fmt.Fprintf(e.stderr, "gantry: %s: no function with samples matches %s\n", f.input, profile.Printable(filter))
-	} else {
+	default:
 		fmt.Fprintf(e.stderr, "gantry: %s: no function has samples\n", f.input)
 	}
 	// The binary that the function is in may be the one that is missing.
