@@ -44,19 +44,29 @@ of an id (4 digits or more) or the path where the file was, where * is any text.
 	return cmd
 }
 
-func removeEntries(e *env, f *storeFlags, args []string) error {
+// choose opens the store, if there is one, and finds the entries that args mean. The
+// caller closes the store.
+func (f *storeFlags) choose(e *env, args []string) (*buildid.Store, []buildid.Entry, error) {
 	s, err := f.open(e)
 	if err != nil || s == nil {
-		return err
+		return nil, nil, err
 	}
-	defer s.Close()
 	list, err := s.List()
 	if err == nil {
 		list, err = chooseEntries(list, args)
 	}
 	if err != nil {
+		return nil, nil, errors.Join(err, s.Close())
+	}
+	return s, list, nil
+}
+
+func removeEntries(e *env, f *storeFlags, args []string) error {
+	s, list, err := f.choose(e, args)
+	if err != nil || s == nil {
 		return err
 	}
+	defer s.Close()
 	for i := range list {
 		if err := s.Remove(&list[i]); err != nil {
 			return errors.Join(writeRemoved(e.stdout, f.output, list[:i]), mayNotWrite(err))
@@ -213,18 +223,11 @@ type badJSON struct {
 }
 
 func verifyStore(e *env, f *storeFlags, args []string, drop bool) error {
-	s, err := f.open(e)
+	s, list, err := f.choose(e, args)
 	if err != nil || s == nil {
 		return err
 	}
 	defer s.Close()
-	list, err := s.List()
-	if err == nil {
-		list, err = chooseEntries(list, args)
-	}
-	if err != nil {
-		return err
-	}
 	files, found := s.Verify(list, drop)
 	bad := []badJSON{}
 	for _, b := range found {

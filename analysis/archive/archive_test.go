@@ -5,7 +5,6 @@ package archive
 import (
 	"archive/zip"
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -17,35 +16,8 @@ import (
 
 	"github.com/gantry-tools/gantry/analysis/symbol"
 	"github.com/gantry-tools/gantry/buildid"
+	"github.com/gantry-tools/gantry/internal/testutil"
 )
-
-// elfFile is an ELF file with this build-id and something behind it.
-func elfFile(id, tail string) []byte {
-	le := binary.LittleEndian
-	b := make([]byte, 64+56)
-	copy(b, "\x7fELF\x02\x01\x01")
-	le.PutUint16(b[16:], 3)  // ET_DYN
-	le.PutUint16(b[18:], 62) // EM_X86_64
-	le.PutUint32(b[20:], 1)
-	le.PutUint64(b[32:], 64)
-	le.PutUint16(b[52:], 64)
-	le.PutUint16(b[54:], 56)
-	le.PutUint16(b[56:], 1)
-	note := make([]byte, 16+len(id))
-	le.PutUint32(note, 4)
-	le.PutUint32(note[4:], uint32(len(id)))
-	le.PutUint32(note[8:], 3)
-	copy(note[12:], "GNU\x00"+id)
-	if id == "" {
-		note = nil
-	}
-	prog := b[64:]
-	le.PutUint32(prog, 4) // PT_NOTE
-	le.PutUint64(prog[8:], uint64(len(b)))
-	le.PutUint64(prog[32:], uint64(len(note)))
-	le.PutUint64(prog[48:], 4)
-	return append(append(b, note...), tail...)
-}
 
 // fake is an opener with some files.
 type fake map[string][]byte
@@ -141,11 +113,11 @@ func TestRoundTrip(t *testing.T) {
 	big := strings.Repeat("large", smallPart)
 	openers := []symbol.Opener{
 		fake{
-			"open /app": []byte(elfFile("idofapp", "host")), "debug " + app.String(): elfFile("idofapp", "symbols"),
-			"link /app.debug": elfFile("", "linked"), "open /wrong": elfFile("another", ""), "open /bin/big": elfFile("", big),
-			"open /copy": []byte(elfFile("idofapp", "host")),
+			"open /app": []byte(testutil.TinyELF("idofapp", "host")), "debug " + app.String(): testutil.TinyELF("idofapp", "symbols"),
+			"link /app.debug": testutil.TinyELF("", "linked"), "open /wrong": testutil.TinyELF("another", ""), "open /bin/big": testutil.TinyELF("", big),
+			"open /copy": []byte(testutil.TinyELF("idofapp", "host")),
 		},
-		plain{fake{"open /app": elfFile("idofapp", "second"), "open /wrong": elfFile("idofother", "right")}},
+		plain{fake{"open /app": testutil.TinyELF("idofapp", "second"), "open /wrong": testutil.TinyELF("idofother", "right")}},
 	}
 	refs := []struct {
 		ref  symbol.Ref
@@ -201,7 +173,7 @@ func TestRoundTrip(t *testing.T) {
 		}
 	}
 	// By its id alone, at a path that no report asked for.
-	if f, size, err := got[0].Open(symbol.Ref{BuildID: other, Path: "/elsewhere"}); content(t, f, size, err) != string(elfFile("idofother", "right")) {
+	if f, size, err := got[0].Open(symbol.Ref{BuildID: other, Path: "/elsewhere"}); content(t, f, size, err) != string(testutil.TinyELF("idofother", "right")) {
 		t.Errorf("by id alone: %v", err)
 	}
 	if b, err := a.Kallsyms(); err != nil || string(b) != "0 T _text\n" {
@@ -331,7 +303,7 @@ func TestHostileParts(t *testing.T) {
 		name, part string
 		want       error
 	}{
-		"another file":      {"../../x", string(elfFile("another", "")), symbol.ErrMismatch},
+		"another file":      {"../../x", string(testutil.TinyELF("another", "")), symbol.ErrMismatch},
 		"no ELF file":       {"../../x", "#!/bin/sh", nil},
 		"much too large":    {"../../x@99999999999999", "x", ErrTooLarge},
 		"cut off":           {"../../x@100000", "x", nil},
@@ -346,7 +318,7 @@ func TestHostileParts(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	a := open(t, zipOf(t, "perf.data", "x", "../../x", string(elfFile("idofapp", strings.Repeat("x", 2*smallPart))), "gantry.json", manifestOf(answer)))
+	a := open(t, zipOf(t, "perf.data", "x", "../../x", string(testutil.TinyELF("idofapp", strings.Repeat("x", 2*smallPart))), "gantry.json", manifestOf(answer)))
 	f, size, err := a.Openers()[0].Open(ref)
 	if err != nil || size < 2*smallPart {
 		t.Fatalf("a name that looks like a path: %d, %v", size, err)
@@ -388,7 +360,7 @@ func (f failing) Write([]byte) (int, error) { return 0, f.err }
 
 func FuzzOpen(f *testing.F) {
 	id := "6964"
-	f.Add(zipOf(f, "perf.data", "PERFILE2", "debug/.build-id/69/64/elf", string(elfFile("id", "")), "kallsyms", "0 T x\n",
+	f.Add(zipOf(f, "perf.data", "PERFILE2", "debug/.build-id/69/64/elf", string(testutil.TinyELF("id", "")), "kallsyms", "0 T x\n",
 		"gantry.json", manifestOf(`{"kind":"binary","build_id":"`+id+`","path":"/a","file":"debug/.build-id/69/64/elf"}`)))
 	f.Add(zipOf(f, "perf.data@100", "x", "gantry.json", manifestOf("")))
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -4,7 +4,6 @@ package convert
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"io"
 	"io/fs"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/gantry-tools/gantry/analysis"
 	"github.com/gantry-tools/gantry/analysis/symbol"
+	"github.com/gantry-tools/gantry/internal/testutil"
 	"github.com/gantry-tools/gantry/perf"
 	"github.com/gantry-tools/gantry/perf/perfdata"
 )
@@ -26,31 +26,6 @@ const (
 	hexA     = "4141414141414141414141414141414141414141"
 	hexB     = "4242424242424242424242424242424242424242"
 )
-
-// elfFile is an ELF file with this build-id.
-func elfFile(id string) []byte {
-	le := binary.LittleEndian
-	b := make([]byte, 64+56)
-	copy(b, "\x7fELF\x02\x01\x01")
-	le.PutUint16(b[16:], 3)  // ET_DYN
-	le.PutUint16(b[18:], 62) // EM_X86_64
-	le.PutUint32(b[20:], 1)
-	le.PutUint64(b[32:], 64)
-	le.PutUint16(b[52:], 64)
-	le.PutUint16(b[54:], 56)
-	le.PutUint16(b[56:], 1)
-	note := make([]byte, 12, 16+len(id))
-	le.PutUint32(note, 4)
-	le.PutUint32(note[4:], uint32(len(id)))
-	le.PutUint32(note[8:], 3)
-	note = append(note, "GNU\x00"+id...)
-	prog := b[64:]
-	le.PutUint32(prog, 4) // PT_NOTE
-	le.PutUint64(prog[8:], uint64(len(b)))
-	le.PutUint64(prog[32:], uint64(len(note)))
-	le.PutUint64(prog[48:], 4)
-	return append(b, note...)
-}
 
 // fake is an opener with files by build-id.
 type fake map[string][]byte
@@ -148,7 +123,7 @@ func add(t *testing.T, name, dir string) (*Binaries, error) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { b.Close() })
-	s := analysis.NewSession(open(t, name), &analysis.Options{Binaries: []symbol.Opener{fake{hexA: elfFile(idA), hexB: []byte("no ELF file")}}})
+	s := analysis.NewSession(open(t, name), &analysis.Options{Binaries: []symbol.Opener{fake{hexA: testutil.TinyELF(idA, ""), hexB: []byte("no ELF file")}}})
 	if _, err := s.Collect(analysis.CollectOptions{Symbols: true, Stacks: true, Addresses: true}); err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +166,7 @@ func TestWrite(t *testing.T) {
 		feats.BuildIDs[0].Path != serverA || string(feats.BuildIDs[0].ID) != idA {
 		t.Errorf("%+v", feats)
 	}
-	if got, err := os.ReadFile(serverA); err != nil || !bytes.Equal(got, elfFile(idA)) {
+	if got, err := os.ReadFile(serverA); err != nil || !bytes.Equal(got, testutil.TinyELF(idA, "")) {
 		t.Errorf("%d bytes, %v", len(got), err)
 	}
 	if _, err := os.Stat(serverB); !errors.Is(err, fs.ErrNotExist) {

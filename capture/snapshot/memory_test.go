@@ -16,11 +16,10 @@ import (
 	"github.com/gantry-tools/gantry/perf"
 )
 
-// TestFromMemory reads the id of a program that was replaced while it ran, by
-// one with another id.
-func TestFromMemory(t *testing.T) {
-	prog, other := testutil.SpinProgram(t, "memory_hot"), testutil.SpinProgram(t, "memory_other")
-	f, err := os.Open(prog)
+// buildIDOf is the build-id of a file.
+func buildIDOf(t *testing.T, path string) buildid.ID {
+	t.Helper()
+	f, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,17 +28,25 @@ func TestFromMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := buildid.FromFile(f, info.Size())
+	id, err := buildid.FromFile(f, info.Size())
 	if err != nil {
 		t.Fatal(err)
 	}
+	return id
+}
+
+// TestFromMemory reads the id of a program that was replaced while it ran, by
+// one with another id.
+func TestFromMemory(t *testing.T) {
+	prog, other := testutil.SpinProgram(t, "memory_hot"), testutil.SpinProgram(t, "memory_other")
+	want := buildIDOf(t, prog)
 	cmd := testutil.StartReady(t, exec.Command(prog))
 	if err := os.Rename(other, prog); err != nil {
 		t.Fatal(err)
 	}
 	proc := procfs.FS{}.Proc(cmd.Process.Pid)
 	var m perf.Mmap2
-	err = proc.Maps(procfs.NewMapsScanner(), func(x *procfs.Mapping) error {
+	err := proc.Maps(procfs.NewMapsScanner(), func(x *procfs.Mapping) error {
 		if x.Prot&procfs.ProtExec != 0 && m.Len == 0 {
 			m = perf.Mmap2{Addr: x.Start, Len: x.End - x.Start, Maj: x.DevMajor, Min: x.DevMinor, Ino: x.Inode, Filename: prog}
 		}

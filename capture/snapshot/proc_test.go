@@ -14,7 +14,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/gantry-tools/gantry/buildid"
 	"github.com/gantry-tools/gantry/internal/linux/procfs"
 	"github.com/gantry-tools/gantry/internal/linux/sys"
 	"github.com/gantry-tools/gantry/internal/testutil"
@@ -132,19 +131,7 @@ func checkMaps(t *testing.T, got []perf.Mmap2) {
 func TestTakeReadsTheBuildIDOfWhatIsMapped(t *testing.T) {
 	testutil.Require(t, testutil.Tool("gcc"))
 	prog := testutil.SpinProgram(t, "spin_here")
-	f, err := os.Open(prog)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		t.Fatal(err)
-	}
-	want, err := buildid.FromFile(f, info.Size())
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := buildIDOf(t, prog)
 	cmd := startProgram(t, prog)
 	// The file is another one by now: its path must not be trusted.
 	if err := os.Remove(prog); err != nil {
