@@ -49,7 +49,8 @@ func recordInlined(t *testing.T) string {
 	if text, err := gcc.CombinedOutput(); err != nil {
 		t.Fatalf("gcc: %v\n%s", err, text)
 	}
-	_, stderr, err := testutil.RunPerf(t, func() *exec.Cmd {
+	file := filepath.Join(dir, "perf.data")
+	_, stderr, err := testutil.RecordPerf(t, file, func() *exec.Cmd {
 		cmd := exec.Command("perf", "record", "-q", "-N", "-B", "--call-graph", "dwarf,4096", "-F", "499", "-e", "cpu-clock:u", "-o", "perf.data", "./inlined")
 		cmd.Dir = dir
 		return cmd
@@ -57,7 +58,7 @@ func recordInlined(t *testing.T) string {
 	if err != nil {
 		t.Fatalf("perf record: %v\n%s", err, stderr)
 	}
-	return filepath.Join(dir, "perf.data")
+	return file
 }
 
 // Source lines and inlined calls are those of perf.

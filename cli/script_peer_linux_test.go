@@ -115,15 +115,27 @@ type peer struct {
 
 func (p *peer) perf(args ...string) string {
 	p.t.Helper()
-	stdout, stderr, err := testutil.RunPerf(p.t, func() *exec.Cmd {
-		cmd := exec.Command("perf", args...)
-		cmd.Env = append(os.Environ(), "HOME="+p.dir) // for its build-id cache
-		return cmd
-	})
+	stdout, stderr, err := testutil.RunPerf(p.t, p.command(args))
 	if err != nil {
 		p.t.Fatalf("perf %q: %v\n%s", args, err, stderr)
 	}
 	return string(stdout)
+}
+
+// record is perf for a recording into a file.
+func (p *peer) record(file string, args ...string) {
+	p.t.Helper()
+	if _, stderr, err := testutil.RecordPerf(p.t, file, p.command(args)); err != nil {
+		p.t.Fatalf("perf %q: %v\n%s", args, err, stderr)
+	}
+}
+
+func (p *peer) command(args []string) func() *exec.Cmd {
+	return func() *exec.Cmd {
+		cmd := exec.Command("perf", args...)
+		cmd.Env = append(os.Environ(), "HOME="+p.dir) // for its build-id cache
+		return cmd
+	}
 }
 
 func (p *peer) recording(c *peerCase) string {
@@ -140,11 +152,10 @@ func (p *peer) recording(c *peerCase) string {
 		out = "-"
 	}
 	args := append(append([]string{"record", "-q", "-N", "-o", out}, c.record...), "--", "sh", "-c", peerWork)
-	data := p.perf(args...)
-	if c.pipe {
-		if err := os.WriteFile(file, []byte(data), 0o600); err != nil {
-			p.t.Fatal(err)
-		}
+	if !c.pipe {
+		p.record(file, args...)
+	} else if err := os.WriteFile(file, []byte(p.perf(args...)), 0o600); err != nil {
+		p.t.Fatal(err)
 	}
 	return file
 }

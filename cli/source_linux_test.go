@@ -33,7 +33,7 @@ int main(void) { while (clock() < CLOCKS_PER_SEC / 3) hostile(100000); }
 	if err := os.Rename(prog, filepath.Join(root, "spin")); err != nil {
 		t.Fatal(err)
 	}
-	if _, stderr, err := testutil.RunPerf(t, func() *exec.Cmd {
+	if _, stderr, err := testutil.RecordPerf(t, data, func() *exec.Cmd {
 		return exec.Command("perf", "record", "-q", "--buildid-mmap", "-e", "cpu-clock:u", "-o", data, "--", "unshare", "-m", "chroot", root, "/spin")
 	}); err != nil {
 		t.Fatalf("%v\n%s", err, stderr)

@@ -134,7 +134,7 @@ func TestUnwindPeer(t *testing.T) {
 			case c.gantry:
 				p.gantry(slices.Insert(record, 1, "--buildid-dir", store, "--trim-stacks")...)
 			default:
-				p.perf(record...)
+				p.record(file, record...)
 			}
 			fields := []string{"script", "-i", file, "-F", "tid,time,ip,sym,dso", "--no-inline"}
 			want := stackBlocks(p.perf(fields...))
