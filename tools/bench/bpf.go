@@ -114,6 +114,11 @@ func (b *bench) loadRecorded(ctx context.Context, n int, life time.Duration, r *
 	for i := range names {
 		names[i] = fmt.Sprintf("b%d_%d_%d", os.Getpid()%1000, life.Microseconds()%10000, i)
 	}
+	if err := run.begun(ctx, path); err != nil {
+		run.cmd.Process.Signal(os.Interrupt)
+		_, waitErr := run.wait()
+		return c, errors.Join(err, waitErr)
+	}
 	var loads bpfLoads
 	cpu, seconds, err := run.during(ctx, settle, func() error {
 		loads, err = loadAndUnload(ctx, names, life)

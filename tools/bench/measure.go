@@ -88,6 +88,23 @@ func (r *process) during(ctx context.Context, wait time.Duration, f func() error
 	return after - before, time.Since(begun).Seconds(), err
 }
 
+var errEnded = errors.New("it has ended, or this kernel has no schedstat")
+
+// begun waits until the command has written to a file, as a recorder does when it
+// records, which on a busy machine may be later than settle.
+func (r *process) begun(ctx context.Context, path string) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for {
+		if info, err := os.Stat(path); err == nil && info.Size() > 0 {
+			return nil
+		}
+		if err := pause(ctx, 10*time.Millisecond); err != nil {
+			return fmt.Errorf("%s records nothing: %w", strings.Join(r.cmd.Args, " "), err)
+		}
+	}
+}
+
 // threadTime is how many seconds the threads of the command had a CPU. The
 // scheduler counts nanoseconds, where times and rusage may count ticks.
 func (r *process) threadTime() (float64, error) {
@@ -111,7 +128,7 @@ func (r *process) threadTime() (float64, error) {
 		sum += ns / 1e9
 	}
 	if sum == 0 {
-		return 0, fmt.Errorf("%s: it has ended, or this kernel has no schedstat", strings.Join(r.cmd.Args, " "))
+		return 0, fmt.Errorf("%s: %w", strings.Join(r.cmd.Args, " "), errEnded)
 	}
 	return sum, nil
 }
