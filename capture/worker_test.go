@@ -31,11 +31,15 @@ const workerSource = `
 
 __attribute__((noinline)) int hit(int n) { __asm__ volatile(""); return n; }
 
-static void burn(void) {
+static long used(void) {
 	struct timespec t;
-	do
-		clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-	while (t.tv_sec == 0 && t.tv_nsec < 30000000);
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+	return t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+static void burn(void) {
+	for (long end = used() + 20; used() < end;)
+		;
 }
 
 int main(void) {

@@ -72,7 +72,8 @@ func perfNames(t *testing.T, m perfMapping, addrs []uint64, args ...string) map[
 // perfData makes a perf.data file by hand, so that this test depends on perf
 // alone: a header, one attribute (cpu-clock, IP and TID), and the records.
 func perfData(m perfMapping, addrs []uint64) []byte {
-	const headerSize, attrSize, pid = 104, 64, 4242
+	// No process has this number, in whose root perf would look for the file.
+	const headerSize, attrSize, pid = 104, 64, 1 << 30
 	le := binary.LittleEndian
 	attr := make([]byte, attrSize+16)
 	le.PutUint32(attr[0:], 1) // PERF_TYPE_SOFTWARE

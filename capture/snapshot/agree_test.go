@@ -39,7 +39,7 @@ func listen(t *testing.T) *sideband {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { ev.Close() })
-		ring, err := perfevent.NewRing(ev, 256)
+		ring, err := perfevent.NewRing(ev, 1024) // also for all that others start meanwhile
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -126,8 +126,9 @@ func sameAs(got, live *perf.Mmap2) string {
 func TestAgreesWithSideband(t *testing.T) {
 	testutil.Require(t, testutil.Root, testutil.PerfEvents, testutil.Tool("gcc"))
 	bpf := newBPF(t)
+	prog := quietProgram(t)
 	s := listen(t)
-	pids := quietHost(t)
+	pids := startQuiet(t, prog)
 	var scope Scope
 	for _, pid := range pids {
 		scope.PIDs = append(scope.PIDs, pid)

@@ -346,8 +346,10 @@ func (f *found) mappedID(proc procfs.Proc, m *procfs.Mapping) []byte {
 }
 
 // quietHost starts the program on this host in many ways.
-func quietHost(t *testing.T) map[string]int {
-	prog := quietProgram(t)
+func quietHost(t *testing.T) map[string]int { return startQuiet(t, quietProgram(t)) }
+
+func startQuiet(t *testing.T, prog string) map[string]int {
+	t.Helper()
 	dir := t.TempDir()
 	root := filepath.Join(dir, "root")
 	if err := os.MkdirAll(filepath.Join(root, "tmp"), 0o755); err != nil {
