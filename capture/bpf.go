@@ -24,7 +24,12 @@ type bpfWatch struct {
 	book    *bpfprog.Book
 	cancel  context.CancelFunc
 	done    chan error // nil: not started
+	shown   uint64     // programs whose details a killed recorder leaves
 }
+
+// maxShown bounds the details that a killed recorder leaves of programs that were loaded
+// meanwhile, in bytes: they are written with each round.
+const maxShown = 1 << 20
 
 // openBPF opens the watch of BPF programs. They are read whatever the target is:
 // a task may run anybody's. It is not for users without privilege, who do without.
@@ -94,6 +99,25 @@ func (b *bpfWatch) features(f *perfdata.Features) {
 	if b != nil {
 		f.BPFProgInfo, f.BPFBTF = b.book.Sections()
 	}
+}
+
+// show has the file show the details that are known by now if the recorder is
+// killed. Once they are too many, those stay that were shown last.
+func (b *bpfWatch) show(out *perfdata.Writer) {
+	if b == nil {
+		return
+	}
+	n, size := b.book.Taken()
+	if n == b.shown || size > maxShown {
+		return
+	}
+	info, btf := b.book.Sections()
+	sections := map[perfdata.FeatureID][]byte{perfdata.FeatureBPFProgInfo: info}
+	if btf != nil {
+		sections[perfdata.FeatureBPFBTF] = btf
+	}
+	b.shown = n
+	out.ShowFeatures(sections)
 }
 
 // lives are the programs' for gantry's section.

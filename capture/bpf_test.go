@@ -5,14 +5,19 @@
 package capture
 
 import (
+	"bufio"
+	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gantry-tools/gantry/internal/linux/bpf/testprogs"
 	"github.com/gantry-tools/gantry/internal/testutil"
@@ -249,5 +254,78 @@ func TestRecordsBPFOfContainer(t *testing.T) {
 	}
 	if known != 50 {
 		t.Errorf("%d programs of the container are known, want 50", known)
+	}
+}
+
+// loadAndRecordForever records until it is killed, and says on stdout the id of a
+// program, which was loaded meanwhile, when the file has it.
+func loadAndRecordForever(t *testing.T, name string) {
+	f, err := os.Create(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var id uint32
+	r, err := Open(Options{Target: Target{All: true}, Groups: groups(t, "cpu-clock"), Frequency: 1000, Progress: func(Progress) {
+		if id == 0 {
+			_, id = loadSeven(t)
+		}
+		got, err := perfdata.Open(name, nil)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer got.Close()
+		list, err := perfdata.DecodeBPFPrograms(got.Features().BPFProgInfo, got.Order())
+		if err != nil {
+			t.Error(err)
+		}
+		if slices.ContainsFunc(list, func(p perfdata.BPFProgram) bool { return p.ID == id }) {
+			fmt.Printf("program %d\n", id)
+			<-make(chan struct{}) // until it is killed
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if _, err := r.Run(ctx, Output{File: f}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A killed recorder leaves the details of programs that were loaded meanwhile.
+func TestKilledRecorderLeavesBPF(t *testing.T) {
+	testutil.Require(t, testutil.Root, testutil.PerfEvents, testutil.Tool("perf"))
+	const variable = "GANTRY_TEST_LOAD_AND_RECORD"
+	if name := os.Getenv(variable); name != "" {
+		loadAndRecordForever(t, name)
+		return
+	}
+	name := filepath.Join(t.TempDir(), "perf.data")
+	cmd := testProcess("TestKilledRecorderLeavesBPF", variable+"="+name)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var id uint32
+	lines := bufio.NewScanner(out)
+	for id == 0 && lines.Scan() {
+		fmt.Sscanf(lines.Text(), "program %d", &id)
+	}
+	cmd.Process.Kill()
+	cmd.Wait()
+	if id == 0 {
+		t.Fatal("the file had no program")
+	}
+	b := readBPF(t, name)
+	b.checkSeven(t, id)
+	report := perfOutput(t, "report", "-i", name, "-I", "--header-only")
+	if !strings.Contains(report, fmt.Sprintf("# bpf_prog_info %d:\n", id)) {
+		t.Errorf("perf report knows no program %d:\n%s", id, report)
 	}
 }

@@ -156,6 +156,7 @@ func (r *Recorder) pass() error {
 // others, the round goes on.
 func (r *Recorder) write(parts [][]byte) error {
 	r.room.ahead(r.out.Size())
+	r.bpf.show(r.out)
 	if r.sift.holding() {
 		r.unfinished = r.unfinished || len(parts) > 0
 		if err := r.out.Write(parts...); err != nil {

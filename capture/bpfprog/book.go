@@ -27,6 +27,7 @@ type Book struct {
 	order []uint32
 	btf   map[uint32][]byte
 	bytes int
+	taken uint64 // details so far
 	tally Tally
 }
 
@@ -131,6 +132,7 @@ func (b *Book) details(d *Details, route perfdata.BPFRoute, slept uint64) {
 		}
 	}
 	p.Details, p.Route, p.Missed = d, route, ""
+	b.taken++
 	if b.tally.ByRoute == nil {
 		b.tally.ByRoute = make(map[perfdata.BPFRoute]uint64)
 	}
@@ -246,6 +248,14 @@ func (b *Book) Sections() (info, btf []byte) {
 		btf = perfdata.AppendBPFBTF(nil, nativeOrder, types)
 	}
 	return info, btf
+}
+
+// Taken is how many programs have given details so far, and how many bytes of them
+// there are, about.
+func (b *Book) Taken() (programs uint64, size int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.taken, b.bytes
 }
 
 // Forget drops a program, for a Book that is kept for long.

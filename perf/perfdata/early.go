@@ -4,6 +4,8 @@ package perfdata
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 )
 
 // earlyFeatures are the features of a file that are written before its data, so
@@ -16,6 +18,18 @@ type earlyFeatures struct {
 	sections map[FeatureID]section
 	content  map[FeatureID]string // as encoded
 	shown    bool                 // the header tells of them
+	late     map[FeatureID][]byte // see ShowFeatures
+}
+
+// ShowFeatures gives sections, as they are in a file, that a file has as well if its
+// writer is killed, in place of those of the options. They count from the next
+// round on until the next call, and are not changed meanwhile. They are written
+// behind the data with each round: let them be small. A stream has no use for them, nor
+// a file without features in its options.
+func (w *Writer) ShowFeatures(sections map[FeatureID][]byte) {
+	if w.early != nil {
+		w.early.late = sections
+	}
 }
 
 // earlySections appends the features.
@@ -45,20 +59,29 @@ func (e *earlyFeatures) find(id FeatureID, content []byte) (section, bool) {
 	return e.sections[id], ok && text == string(content)
 }
 
-// showEarly writes the table behind the data, and the header.
+// showEarly writes the table behind the data, the sections of ShowFeatures, and the header.
 func (w *Writer) showEarly() error {
-	var table []byte
+	e := w.early
+	ids := slices.Concat(e.ids, slices.Collect(maps.Keys(e.late)))
+	slices.Sort(ids)
+	ids = slices.Compact(ids)
+	table := make([]byte, 0, sectionSize*len(ids))
+	var late []byte
 	w.header.features = [featureBits / 64]uint64{}
-	for _, id := range w.early.ids {
-		s := w.early.sections[id]
+	for _, id := range ids {
+		s := e.sections[id]
+		if content, ok := e.late[id]; ok {
+			s = section{uint64(w.whole) + uint64(cap(table)+len(late)), uint64(len(content))}
+			late = append(late, content...)
+		}
 		table = w.order.AppendUint64(w.order.AppendUint64(table, s.off), s.size)
 		w.header.set(id)
 	}
-	if _, err := w.file.WriteAt(table, w.whole); err != nil {
+	if _, err := w.file.WriteAt(append(table, late...), w.whole); err != nil {
 		w.err = fmt.Errorf("write features: %w", err)
 		return w.err
 	}
-	w.early.shown = true
+	e.shown = true
 	return w.patchHeader()
 }
 

@@ -323,13 +323,27 @@ func TestEarlyFeatures(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("after a part of a round", 503, true)
+	// Sections that are known later, one in place of an early one.
+	btf := []byte("of a program that was loaded meanwhile")
+	w.ShowFeatures(map[FeatureID][]byte{FeatureBPFBTF: btf, FeatureBPFProgInfo: {0, 0, 0, 0}})
+	if err := w.WriteRound(rec); err != nil {
+		t.Fatal(err)
+	}
+	check("with later features", 505, true)
+	if f := open(t, bytes.Clone(m.b), nil).Features(); !bytes.Equal(f.BPFBTF, btf) || len(f.BPFProgInfo) != 4 || !bytes.Equal(f.TracingData, early.TracingData) {
+		t.Errorf("later features: %q, %d bytes of programs", f.BPFBTF, len(f.BPFProgInfo))
+	}
+	if err := errors.Join(w.Write(rec), w.Flush()); err != nil {
+		t.Fatal(err)
+	}
+	check("within a round after them", 505, false)
 	size := len(m.b)
 	final := *early
 	final.CmdLine = []string{"at", "the", "end"}
 	if err := w.Close(&final); err != nil {
 		t.Fatal(err)
 	}
-	check("at the end", 503, true)
+	check("at the end", 506, true)
 	if r := open(t, m.b, nil); !slices.Equal(r.Features().CmdLine, final.CmdLine) || !bytes.Equal(r.Features().TracingData, early.TracingData) {
 		t.Errorf("features at the end: %+v", r.Features())
 	}
