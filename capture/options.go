@@ -96,7 +96,9 @@ type Options struct {
 
 	// RingSize is the size of a CPU's ring for samples in bytes. Default:
 	// 512 KiB, or 8 MiB for tracepoints, DWARF and high frequencies, less on
-	// many CPUs, and as much as is permitted for the unprivileged.
+	// many CPUs, and as much as is permitted for the unprivileged. The one for
+	// sideband has 512 KiB; where a size is given and stacks are dumped, a
+	// sixteenth of that, but 64 KiB at least.
 	RingSize int
 	// Compress is a zstd level, 0 for none.
 	Compress int

@@ -7,6 +7,7 @@ package capture
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/gantry-tools/gantry/capture/perfevent"
 	"github.com/gantry-tools/gantry/perf"
@@ -61,8 +62,26 @@ func chooseRings(o *Options, events []*perf.Event, cpus int) ringSizes {
 			size /= 2
 		}
 	}
-	return ringSizes{samples: size, sideband: sidebandRing}
+	sideband := sidebandRing
+	if o.RingSize != 0 && slices.ContainsFunc(events, dumped) {
+		// The size is a decision about memory, and a sample is as large as a
+		// hundred records of sideband.
+		sideband = min(max(size/dumpsPerSideband, leastSideband), sidebandRing)
+	}
+	return ringSizes{samples: size, sideband: sideband}
 }
+
+const (
+	// dumpsPerSideband is how many times as large as the ring of sideband that of
+	// dumped stacks is, if its size was given.
+	dumpsPerSideband = 16
+	// leastSideband holds what a CPU starts in firstPace where nothing else is
+	// done than starting processes, some four times.
+	leastSideband = 64 << 10
+)
+
+// dumped: the samples have stacks in them.
+func dumped(ev *perf.Event) bool { return ev.Attr.SampleType&perf.SampleStackUser != 0 }
 
 // busy: the event may write faster than a small ring is read.
 func busy(a *perf.Attr) bool {

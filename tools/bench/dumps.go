@@ -22,10 +22,9 @@ const (
 	lossRate   = 4999
 	dumpsInput = "dumps.perf.data"
 
-	// Rings of the loss rows, in KiB a CPU: gantry has one more for sideband
-	// of the same size, so that perf gets twice as much.
-	gantryRing = 512
-	perfRing   = 2 * gantryRing
+	// Rings of the loss rows, in KiB a CPU. Beside it gantry has one of a
+	// sixteenth for sideband, and perf one of 512 KiB for BPF programs.
+	dumpRing = 1024
 )
 
 // dumpRows measures stacks that are recorded as memory (--call-graph dwarf):
@@ -94,7 +93,7 @@ func (b *bench) dumpInput(ctx context.Context) (*recording, error) {
 
 func (b *bench) dumpRecordArgs(path string, d time.Duration) []string {
 	return []string{b.perf, "record", "-q", "-a", "--call-graph", "dwarf", "-e", "cpu-clock", "-F", strconv.Itoa(lossRate),
-		"-m", strconv.Itoa(perfRing) + "K", "--buildid-mmap", "-N", "-o", path, "--", "sleep", fmt.Sprint(d.Seconds())}
+		"-m", strconv.Itoa(dumpRing) + "K", "--buildid-mmap", "-N", "-o", path, "--", "sleep", fmt.Sprint(d.Seconds())}
 }
 
 // dumpLosses records with both tools in turn and prints what was lost.
@@ -105,7 +104,7 @@ func (b *bench) dumpLosses(ctx context.Context, w io.Writer) error {
 		}},
 		{name: "gantry", args: func(path string, d time.Duration) []string {
 			return []string{b.gantry, "record", "-q", "-a", "--call-graph", "dwarf", "-e", "cpu-clock", "-F", strconv.Itoa(lossRate),
-				"-m", strconv.Itoa(gantryRing) + "K", "--no-buildid-cache", "-o", path, "--duration", d.String()}
+				"-m", strconv.Itoa(dumpRing) + "K", "--no-buildid-cache", "-o", path, "--duration", d.String()}
 		}},
 	}
 	var seconds [2]float64
