@@ -106,7 +106,11 @@ func (f *recordFlags) chooseNamed(r *container.Resolver, c *container.Choice) er
 		f.notes = append(f.notes, fmt.Sprintf("no container is called %s yet; one that starts is recorded", container.Printable(c.Name)))
 		return nil
 	case errors.Is(err, container.ErrNoMatch):
-		return hint.Wrap(fmt.Errorf("%q: %w", c.Text, container.ErrNoMatch), nearContainers(t, c.Name)+"; --wait records it once it starts")
+		cure := nearContainers(t, c.Name) + "; --wait records it once it starts"
+		if strings.HasPrefix(c.Name, "/") {
+			cure = "--cgroup PATH records what is no container's cgroup, with all below it; " + cure
+		}
+		return hint.Wrap(fmt.Errorf("%q: %w", c.Text, container.ErrNoMatch), cure)
 	case err != nil:
 		return hint.Wrap(err, matchHint(err))
 	}

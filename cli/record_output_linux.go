@@ -5,6 +5,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 
 	"github.com/gantry-tools/gantry/capture"
@@ -18,6 +19,7 @@ type recordOutput struct {
 	// older is what the file that was there before is called now, "" if there
 	// was none.
 	older string
+	isNew bool // there was no such file
 }
 
 // open creates the output. An older file becomes FILE.old.
@@ -29,7 +31,10 @@ func (f *recordFlags) open(e *env) (*recordOutput, error) {
 		return &recordOutput{Output: capture.Output{Pipe: e.stdout}}, nil
 	}
 	o := new(recordOutput)
-	if info, err := os.Stat(f.output); err == nil && info.Mode().IsRegular() && info.Size() > 0 {
+	_, err := os.Lstat(f.output)
+	o.isNew = errors.Is(err, fs.ErrNotExist)
+	info, err := os.Stat(f.output)
+	if err == nil && info.Mode().IsRegular() && info.Size() > 0 {
 		o.older = f.output + ".old"
 		if err := os.Rename(f.output, o.older); err != nil {
 			return nil, outputError(fmt.Errorf("keep the old file: %w", err))
@@ -40,8 +45,7 @@ func (f *recordFlags) open(e *env) (*recordOutput, error) {
 		return nil, outputError(errors.Join(err, o.putBack(f.output)))
 	}
 	o.file = file
-	info, err := file.Stat()
-	if err != nil {
+	if info, err = file.Stat(); err != nil {
 		return nil, outputError(errors.Join(err, file.Close(), o.putBack(f.output)))
 	}
 	if info.Mode().IsRegular() {
@@ -62,9 +66,12 @@ func (o *recordOutput) Close() error {
 
 // putBack gives the older file its name again, if there was one: the recording
 // in its place is none. Otherwise the next attempt would take the name from it
-// for good.
+// for good. Without an older one, there is no file as before.
 func (o *recordOutput) putBack(path string) error {
 	if o.older == "" {
+		if o.isNew && o.File != nil {
+			return os.Remove(path)
+		}
 		return nil
 	}
 	return os.Rename(o.older, path)
