@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/gantry-tools/gantry/internal/hint"
+	"github.com/gantry-tools/gantry/internal/linux/sys"
 	"github.com/gantry-tools/gantry/perf"
 )
 
@@ -143,6 +144,8 @@ func (e *OpenError) cure() string {
 
 func (e *OpenError) permissionCure() string {
 	switch {
+	case e.Errno == syscall.EPERM && errors.Is(sys.PerfSyscallReached(), syscall.EPERM):
+		return "a seccomp filter refuses perf_event_open: allow it there (docker run --cap-add PERFMON), or run gantry on the host; see 'gantry doctor'"
 	case e.Target.Cgroup != nil || e.Target.PID == Any:
 		return "watching a CPU or cgroup needs CAP_PERFMON or kernel.perf_event_paranoid <= 0; see 'gantry doctor'"
 	case e.Attr.Flags&perf.AttrExcludeKernel == 0:
