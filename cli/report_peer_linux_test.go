@@ -105,13 +105,14 @@ func (s shares) add(keys []string, self, children float64) {
 const address = "(address)"
 
 // nameless tells whether the text of a function is an address, or what perf calls
-// PLT entries that lead to no symbol.
+// PLT entries that lead to no symbol, or are in a section that it does not know:
+// it lets _init, which has no size, reach over them.
 func nameless(sym string) bool {
 	if !strings.HasPrefix(sym, "[.] ") && !strings.HasPrefix(sym, "[k] ") {
 		return false
 	}
 	name := sym[len("[.] "):]
-	return strings.HasPrefix(name, "0x") || strings.HasPrefix(name, "0000") || name == "@plt" || strings.HasPrefix(name, "*ABS*")
+	return sym == "[.] _init" || strings.HasPrefix(name, "0x") || strings.HasPrefix(name, "0000") || name == "@plt" || strings.HasPrefix(name, "*ABS*")
 }
 
 // perfShares is what perf report says. The width of the first column is given:
