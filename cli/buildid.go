@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -160,10 +159,9 @@ func chooseEntries(all []buildid.Entry, selectors []string) ([]buildid.Entry, er
 	keep := make([]bool, len(all))
 	for _, sel := range selectors {
 		found := false
-		text := regexp.MustCompile("(?s)^" + strings.ReplaceAll(regexp.QuoteMeta(sel), `\*`, ".*") + "$")
 		for i := range all {
 			id := all[i].ID.String()
-			if text.MatchString(all[i].Path) || len(sel) >= minIDPrefix && strings.HasPrefix(id, strings.ToLower(sel)) {
+			if container.MatchStars(sel, all[i].Path) || len(sel) >= minIDPrefix && strings.HasPrefix(id, strings.ToLower(sel)) {
 				keep[i], found = true, true
 			}
 		}

@@ -284,17 +284,9 @@ func (s *Selector) Bare() (Definition, bool) {
 	if s.Definition != "" || s.Identity.Cgroup != 0 {
 		return Definition{}, false
 	}
-	var d Definition
-	for n, ino := range s.Identity.Namespaces {
-		if ino != 0 {
-			d.Namespaces = append(d.Namespaces, Namespace(n))
-		}
-	}
-	if path := s.Identity.CgroupPath; path != "" {
-		d.Cgroups = []string{globEscaper.Replace(path)}
-	}
+	d := s.Identity.Alone()
 	d.Name = d.Text(s.Identity) // which no other definition can have
-	return d, true
+	return *d, true
 }
 
 // Matches reports whether the selector chooses an identity that is not zero: of

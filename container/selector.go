@@ -5,7 +5,6 @@ package container
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -94,15 +93,32 @@ func (t *Table) Select(name string) ([]*Container, error) {
 	if !strings.Contains(name, "*") {
 		return t.Match(name)
 	}
-	pattern := regexp.MustCompile("(?s)^" + strings.ReplaceAll(regexp.QuoteMeta(name), `\*`, ".*") + "$")
+	matches := func(text string) bool { return MatchStars(name, text) }
 	found := t.filter(func(c *Container) bool {
-		return c.Kind == KindContainer &&
-			slices.ContainsFunc([]string{c.Name, c.Label(), c.Pod, c.Image, c.ID}, pattern.MatchString)
+		return c.Kind == KindContainer && slices.ContainsFunc([]string{c.Name, c.Label(), c.Pod, c.Image, c.ID}, matches)
 	})
 	if len(found) == 0 {
 		return nil, fmt.Errorf("%q: %w", name, ErrNoMatch)
 	}
 	return found, nil
+}
+
+// MatchStars reports whether a text matches a pattern, in which * stands for any
+// text, none included, and everything else for itself.
+func MatchStars(pattern, text string) bool {
+	first, rest, star := strings.Cut(pattern, "*")
+	text, ok := strings.CutPrefix(text, first)
+	if !star || !ok {
+		return ok && text == ""
+	}
+	parts := strings.Split(rest, "*")
+	last := len(parts) - 1
+	for _, p := range parts[:last] {
+		if _, text, ok = strings.Cut(text, p); !ok {
+			return false
+		}
+	}
+	return strings.HasSuffix(text, parts[last])
 }
 
 // Distinct reports whether the namespaces by which a container without a cgroup
@@ -122,12 +138,7 @@ func (id *Identity) Alone() *Definition {
 		}
 	}
 	if id.CgroupPath != "" {
-		d.Cgroups = []string{quoteGlob(id.CgroupPath)}
+		d.Cgroups = []string{globEscaper.Replace(id.CgroupPath)}
 	}
 	return d
-}
-
-// quoteGlob is the pattern that matches just this path.
-func quoteGlob(path string) string {
-	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(path)
 }

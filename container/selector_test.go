@@ -142,6 +142,30 @@ func TestSelect(t *testing.T) {
 	}
 }
 
+func TestMatchStars(t *testing.T) {
+	for _, tt := range []struct {
+		pattern, text string
+		want          bool
+	}{
+		{"web", "web", true}, {"web", "web1", false}, {"", "", true}, {"", "x", false}, {"*", "", true}, {"**", "x", true},
+		{"a*a", "a", false}, {"a*a", "aa", true}, {"*a*b", "xaxbxb", true}, {"*a*b", "ba", false}, {"a*b*b", "ab", false},
+		{"w.b*", "web", false}, {"web\xff*", "web\xff-1", true}, {"*\xff", "web", false}, {"a*c", "a\nb\nc", true},
+	} {
+		if got := MatchStars(tt.pattern, tt.text); got != tt.want {
+			t.Errorf("%q, %q: %v, want %v", tt.pattern, tt.text, got, tt.want)
+		}
+	}
+}
+
+// TestSelectNotUTF8: a pattern may have any bytes.
+func TestSelectNotUTF8(t *testing.T) {
+	var table Table
+	table.Add(Container{ID: "aaa", Name: "web", CgroupPath: "/a"})
+	if found, err := table.Select("web\xff*"); !errors.Is(err, ErrNoMatch) {
+		t.Errorf("%v, %v", found, err)
+	}
+}
+
 func TestSelectPatterns(t *testing.T) {
 	var table Table
 	for i, name := range []string{"web-1", "web-2", "db"} {

@@ -62,9 +62,12 @@ func (x *index[K]) add(k K, c *Container) {
 }
 
 func (x index[K]) remove(k K, c *Container) {
-	if list, ok := x[k]; ok {
-		x[k] = slices.DeleteFunc(list, func(o *Container) bool { return o == c })
+	list := slices.DeleteFunc(x[k], func(o *Container) bool { return o == c })
+	if len(list) == 0 {
+		delete(x, k)
+		return
 	}
+	x[k] = list
 }
 
 // maxSame is how many containers with one key are compared to find the one
