@@ -4,8 +4,8 @@
 // out of ELF notes, and keeps files in a store addressed by it.
 //
 // Start with [FromFile] for the build-id of an ELF file, [Identify] for an id
-// that also files without one have, [FromNotes] for the bytes of a note section
-// (such as /sys/kernel/notes), [FromImage] for a file mapped in memory, and
+// that also files without one have, [FromKernelNotes] for the notes of the
+// running kernel (/sys/kernel/notes), [FromImage] for a file mapped in memory, and
 // [OpenStore] for the store.
 //
 // The store has perf's layout, so that "perf report --buildid-dir DIR" finds

@@ -18,14 +18,6 @@ const (
 	maxGoID = 1 << 10
 )
 
-// FromNotes finds the GNU build-id among the ELF notes in b, as found in a note
-// section, a PT_NOTE segment or /sys/kernel/notes. Notes are aligned to four
-// bytes. It returns ErrNoID if there is none, and another error if b is not a
-// list of notes.
-func FromNotes(b []byte, order binary.ByteOrder) (ID, error) {
-	return gnuID(b, order, 4)
-}
-
 // FromKernelNotes finds the build-id of the running kernel in the content of
 // /sys/kernel/notes, or that of a module in its
 // /sys/module/NAME/notes/.note.gnu.build-id.

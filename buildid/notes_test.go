@@ -138,12 +138,12 @@ func TestFromFileErrors(t *testing.T) {
 		t.Errorf("no build-id: %v", err)
 	}
 	long := appendNote(nil, le, 4, "GNU\x00", noteGNUBuildID, make([]byte, MaxSize+1))
-	if id, err := FromNotes(long, le); err == nil {
+	if id, err := gnuID(long, le, 4); err == nil {
 		t.Errorf("%d bytes are taken for a build-id: %v", MaxSize+1, id)
 	}
 	huge := appendNote(nil, le, 4, "GNU\x00", noteGNUBuildID, testID)
 	le.PutUint32(huge[4:], 1<<31)
-	if _, err := FromNotes(huge, le); !errors.Is(err, io.ErrUnexpectedEOF) || !strings.Contains(err.Error(), "offset 0x0") {
+	if _, err := gnuID(huge, le, 4); !errors.Is(err, io.ErrUnexpectedEOF) || !strings.Contains(err.Error(), "offset 0x0") {
 		t.Errorf("a note of 2 GB in %d bytes: %v", len(huge), err)
 	}
 }
@@ -262,12 +262,12 @@ func FuzzNotes(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		for _, order := range []binary.ByteOrder{binary.LittleEndian, binary.BigEndian} {
-			id, err := FromNotes(b, order)
+			id, err := gnuID(b, order, 4)
 			checkID(t, id, err)
 			if err != nil {
 				continue
 			}
-			again, err := FromNotes(appendNote(nil, order, 4, "GNU\x00", noteGNUBuildID, id.Bytes()), order)
+			again, err := gnuID(appendNote(nil, order, 4, "GNU\x00", noteGNUBuildID, id.Bytes()), order, 4)
 			if err != nil || again != id {
 				t.Fatalf("%v written and read is %v, %v", id, again, err)
 			}

@@ -34,7 +34,7 @@ func NewEvent(a Attr, name string, ids ...uint64) *Event {
 }
 
 // Events finds the event that a record belongs to. The zero value has none.
-// It is not safe for use while Add or AddID runs.
+// It is not safe for use while Add runs.
 type Events struct {
 	list []*Event
 	byID map[uint64]*Event
@@ -97,12 +97,6 @@ func (e *Events) Add(ev *Event) {
 	for _, id := range ev.IDs {
 		e.index(id, ev)
 	}
-}
-
-// AddID gives ev, which is in the set, another kernel id.
-func (e *Events) AddID(id uint64, ev *Event) {
-	ev.IDs = append(ev.IDs, id)
-	e.index(id, ev)
 }
 
 func (e *Events) index(id uint64, ev *Event) {

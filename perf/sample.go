@@ -413,7 +413,8 @@ func (r *ReadValues) decode(b []byte, f ReadFormat, o Order) (int, error) {
 	return off, nil
 }
 
-// DecodeRead reads what read(2) on an event gave.
+// DecodeRead reads what read(2) on an event with the read format f gave. The
+// error is ErrShort, or ErrLength for a group that cannot be in b.
 func DecodeRead(b []byte, f ReadFormat, o Order) (ReadValues, error) {
 	var r ReadValues
 	_, err := r.decode(b, f, o)

@@ -8,17 +8,25 @@ import (
 )
 
 func TestFolded(t *testing.T) {
-	b := NewBuilder()
-	clock, faults := b.Event(EventInfo{Name: "cpu-clock"}), b.Event(EventInfo{Name: "page;faults"})
-	frame := func(f Frame) StackID { return b.Stack([]FrameID{b.Frame(f)}) }
-	host, web := b.Labels(Labels{Comm: "sh"}), b.Labels(Labels{Container: "web;1", Comm: "a\nb\x1b[2J"})
-	b.Add(host, frame(Frame{Name: "f", DSO: "libc.so.6"}), clock, 1, 10)
-	b.Add(host, frame(Frame{Name: "f", DSO: "libm.so.6"}), clock, 2, 20)
-	b.Add(web, frame(Frame{DSO: "libc.so.6", Addr: 1}), clock, 1, 10)
-	b.Add(web, frame(Frame{DSO: "[vdso]"}), clock, 1, 10)
-	b.Add(web, frame(Frame{Addr: 7}), clock, 1, 10)
-	b.Add(b.Labels(Labels{}), 0, clock, 1, 10)
-	one := b.Profile()
+	var host LabelsID
+	build := func(withFaults bool) *Profile {
+		b := NewBuilder()
+		clock, faults := b.Event(EventInfo{Name: "cpu-clock"}), b.Event(EventInfo{Name: "page;faults"})
+		frame := func(f Frame) StackID { return b.Stack([]FrameID{b.Frame(f)}) }
+		host = b.Labels(Labels{Comm: "sh"})
+		web := b.Labels(Labels{Container: "web;1", Comm: "a\nb\x1b[2J"})
+		b.Add(host, frame(Frame{Name: "f", DSO: "libc.so.6"}), clock, 1, 10)
+		b.Add(host, frame(Frame{Name: "f", DSO: "libm.so.6"}), clock, 2, 20)
+		b.Add(web, frame(Frame{DSO: "libc.so.6", Addr: 1}), clock, 1, 10)
+		b.Add(web, frame(Frame{DSO: "[vdso]"}), clock, 1, 10)
+		b.Add(web, frame(Frame{Addr: 7}), clock, 1, 10)
+		b.Add(b.Labels(Labels{}), 0, clock, 1, 10)
+		if withFaults {
+			b.Add(host, 0, faults, 5, 5)
+		}
+		return b.Profile()
+	}
+	one := build(false)
 
 	for _, tt := range []struct {
 		name string
@@ -36,10 +44,7 @@ func TestFolded(t *testing.T) {
 		}
 	}
 
-	two := NewBuilder()
-	two.merge(one)
-	two.Add(0, 0, faults, 5, 5)
-	got := folded(t, two.Profile(), nil)
+	got := folded(t, build(true), nil)
 	if !strings.HasPrefix(got, "cpu-clock 1\ncpu-clock;sh;f 3\n") || !strings.HasSuffix(got, "\npage:faults;sh 5\n") {
 		t.Errorf("two events: got:\n%s", got)
 	}

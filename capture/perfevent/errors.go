@@ -64,7 +64,7 @@ func openError(a *perf.Attr, t Target, err error) error {
 	if !errors.As(err, &e.Errno) {
 		return err
 	}
-	e.Why = why(a, t, e.Errno)
+	e.Why = why(a, e.Errno)
 	if cure := e.cure(); cure != "" {
 		return hint.Wrap(e, cure)
 	}
@@ -72,7 +72,7 @@ func openError(a *perf.Attr, t Target, err error) error {
 }
 
 // why tells apart what one errno stands for. See perf_event_open(2).
-func why(a *perf.Attr, t Target, errno syscall.Errno) error {
+func why(a *perf.Attr, errno syscall.Errno) error {
 	switch errno {
 	case syscall.EACCES, syscall.EPERM:
 		return ErrPermission

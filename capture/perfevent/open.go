@@ -160,18 +160,7 @@ func (e *Event) Disable() error { return sys.PerfDisable(e.fd, false) }
 // DisableGroup stops every event of the group that e leads.
 func (e *Event) DisableGroup() error { return sys.PerfDisable(e.fd, true) }
 
-// Reset sets the count to zero; the times go on.
-func (e *Event) Reset() error { return sys.PerfReset(e.fd, false) }
-
-// SetPeriod changes the period, or the frequency if the attr has one.
-func (e *Event) SetPeriod(n uint64) error { return sys.PerfPeriod(e.fd, n) }
-
 // SetOutput sends the event's records to the ring of to. Both must be on the
 // same CPU, or watch the same task if their CPU is Any, and to must be mapped
 // already.
 func (e *Event) SetOutput(to *Event) error { return sys.PerfSetOutput(e.fd, to.fd) }
-
-// SetFilter lets only those hits of a tracepoint through that match, as the
-// kernel's filter language has it: `prev_pid != 0`. The error of a filter that
-// does not parse is EINVAL.
-func (e *Event) SetFilter(filter string) error { return sys.PerfSetFilter(e.fd, filter) }

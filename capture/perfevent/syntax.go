@@ -273,36 +273,7 @@ func (p *parser) fail(kind error, reason string) error {
 	return &ParseError{Kind: kind, Offset: p.pos, Reason: reason}
 }
 
-// formatSyntax writes a parsed spec so that parsing gives the same again.
-func formatSyntax(list []groupSyntax) string {
-	var b strings.Builder
-	for i := range list {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		list[i].format(&b)
-	}
-	return b.String()
-}
-
-func (g *groupSyntax) format(b *strings.Builder) {
-	if g.braces {
-		b.WriteByte('{')
-	}
-	for i := range g.events {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		g.events[i].format(b)
-	}
-	if g.braces {
-		b.WriteByte('}')
-	}
-	if g.mods.text != "" {
-		b.WriteString(":" + g.mods.text)
-	}
-}
-
+// format writes a parsed event so that parsing gives the same again.
 func (ev *eventSyntax) format(b *strings.Builder) {
 	for i, w := range ev.parts {
 		if i > 0 {

@@ -264,10 +264,6 @@ func (c *Container) Write(t testing.TB, s string) {
 	}
 }
 
-// CloseStdin ends the command's standard input, which ends the default
-// command and a SpinProgram.
-func (c *Container) CloseStdin() { c.stdin.Close() }
-
 // Exec returns a command that runs args inside the container.
 func (c *Container) Exec(args ...string) *exec.Cmd {
 	return c.runtime.command(append([]string{"exec", c.ID}, args...)...)

@@ -20,18 +20,7 @@ const fileidKernfs = 0xfe
 // PERF_SAMPLE_CGROUP carry. It works without privilege wherever the directory
 // can be reached.
 func CgroupID(path string) (uint64, error) {
-	return cgroupID(unix.AT_FDCWD, path, 0)
-}
-
-// CgroupIDOf is CgroupID of an open directory.
-func CgroupIDOf(dir *FD) (uint64, error) {
-	id, err := cgroupID(dir.Int(), "", unix.AT_EMPTY_PATH)
-	runtime.KeepAlive(dir)
-	return id, err
-}
-
-func cgroupID(dir int, path string, flags int) (uint64, error) {
-	h, _, err := unix.NameToHandleAt(dir, path, flags)
+	h, _, err := unix.NameToHandleAt(unix.AT_FDCWD, path, 0)
 	if err != nil {
 		return 0, &os.PathError{Op: "name_to_handle_at", Path: path, Err: err}
 	}

@@ -75,17 +75,6 @@ func PerfDisable(fd *FD, group bool) error {
 	return perfIoctl(fd, "DISABLE", unix.PERF_EVENT_IOC_DISABLE, groupArg(group))
 }
 
-// PerfReset sets the count to zero, with group in all members of its group.
-func PerfReset(fd *FD, group bool) error {
-	return perfIoctl(fd, "RESET", unix.PERF_EVENT_IOC_RESET, groupArg(group))
-}
-
-// PerfPeriod changes the sample period, or the frequency of an event that has
-// one.
-func PerfPeriod(fd *FD, period uint64) error {
-	return perfIoctlPtr(fd, "PERIOD", unix.PERF_EVENT_IOC_PERIOD, unsafe.Pointer(&period))
-}
-
 // PerfID is the id that samples of this event carry.
 func PerfID(fd *FD) (uint64, error) {
 	var id uint64
@@ -99,15 +88,6 @@ func PerfSetOutput(fd, to *FD) error {
 	err := perfIoctl(fd, "SET_OUTPUT", unix.PERF_EVENT_IOC_SET_OUTPUT, uintptr(to.Int()))
 	runtime.KeepAlive(to)
 	return err
-}
-
-// PerfSetFilter attaches a tracepoint filter (event) or an address filter.
-func PerfSetFilter(fd *FD, filter string) error {
-	b, err := unix.BytePtrFromString(filter)
-	if err != nil {
-		return fmt.Errorf("perf ioctl SET_FILTER: %w", err)
-	}
-	return perfIoctlPtr(fd, "SET_FILTER", unix.PERF_EVENT_IOC_SET_FILTER, unsafe.Pointer(b))
 }
 
 // perfIoctlPtr is perfIoctl with a pointer that stays alive over the call.

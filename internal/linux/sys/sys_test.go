@@ -91,9 +91,6 @@ func TestCgroupID(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer dir.Close()
-	if id, err = CgroupIDOf(dir); err != nil || id != want {
-		t.Errorf("by descriptor: %d, %v, want %d", id, err, want)
-	}
 	back, err := OpenCgroup(dir, want)
 	if err != nil {
 		t.Fatal(err)
@@ -202,7 +199,6 @@ func TestPerfEventOpen(t *testing.T) {
 	for name, err := range map[string]error{
 		"enable":  PerfEnable(fd, false),
 		"disable": PerfDisable(fd, true),
-		"reset":   PerfReset(fd, false),
 	} {
 		if err != nil {
 			t.Errorf("%s: %v", name, err)

@@ -34,37 +34,9 @@ func folded(t *testing.T, p *Profile, o *FoldedOptions) string {
 	return out.String()
 }
 
-func TestMerge(t *testing.T) {
-	a, b := small("web"), small("db", "web")
-	b.Meta.Start = b.Meta.Start.Add(5 * time.Second)
-	b.Meta.Hostname = "node2"
-	b.Events[0].Freq = 99
-	m := Merge(a, b)
-
-	want := "db;app;main;db_hot 3\n" +
-		"db;app;main;db_hot;vfs_read_[k] 1\n" +
-		"web;app;main;web_hot 6\n" +
-		"web;app;main;web_hot;vfs_read_[k] 2\n"
-	if got := folded(t, m, nil); got != want {
-		t.Errorf("got:\n%swant:\n%s", got, want)
-	}
-	if e := m.Events[0]; len(m.Events) != 1 || e.Samples != 12 || e.Value != 12e6 || e.Freq != 0 {
-		t.Errorf("events: got %+v", m.Events)
-	}
-	if got := m.TotalLost(""); got != 4 {
-		t.Errorf("lost: got %d, want 4", got)
-	}
-	if !m.Meta.Start.Equal(a.Meta.Start) || m.Meta.Duration != 7*time.Second || m.Meta.Hostname != "" {
-		t.Errorf("meta: got %+v", m.Meta)
-	}
-	if got := Merge(); got.NumSamples() != 0 || got.NumStacks() != 1 {
-		t.Errorf("merge of nothing: %d samples, %d stacks", got.NumSamples(), got.NumStacks())
-	}
-}
-
 // The order in which samples came must not show.
-func TestMergeOrder(t *testing.T) {
-	ab, ba := Merge(small("web"), small("db")), Merge(small("db"), small("web"))
+func TestOrderDoesNotShow(t *testing.T) {
+	ab, ba := small("web", "db"), small("db", "web")
 	if a, b := folded(t, ab, nil), folded(t, ba, nil); a != b {
 		t.Errorf("a+b:\n%sb+a:\n%s", a, b)
 	}
