@@ -54,7 +54,10 @@ func bpfCall(cmd int, attr unsafe.Pointer, size uintptr) (int, error) {
 func BPFNextID(k BPFKind, id uint32) (uint32, error) {
 	attr := struct{ start, next, flags uint32 }{start: id}
 	if _, err := bpfCall(bpfCommands[k].next, unsafe.Pointer(&attr), unsafe.Sizeof(attr)); err != nil {
-		return 0, fmt.Errorf("find the %s behind %d: %w", bpfCommands[k].name, id, err)
+		if id == 0 {
+			return 0, fmt.Errorf("find the first BPF %s: %w", bpfCommands[k].name, err)
+		}
+		return 0, fmt.Errorf("find the BPF %s behind %d: %w", bpfCommands[k].name, id, err)
 	}
 	return attr.next, nil
 }
@@ -65,7 +68,7 @@ func BPFOpen(k BPFKind, id uint32) (*FD, error) {
 	attr := struct{ id, next, flags uint32 }{id: id}
 	fd, err := bpfCall(bpfCommands[k].open, unsafe.Pointer(&attr), unsafe.Sizeof(attr))
 	if err != nil {
-		return nil, fmt.Errorf("open %s %d: %w", bpfCommands[k].name, id, err)
+		return nil, fmt.Errorf("open BPF %s %d: %w", bpfCommands[k].name, id, err)
 	}
 	return own(fd), nil
 }
