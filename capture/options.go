@@ -98,7 +98,7 @@ type Options struct {
 	// 512 KiB, or 8 MiB for tracepoints, DWARF and high frequencies, less on
 	// many CPUs, and as much as is permitted for the unprivileged. The one for
 	// sideband has 512 KiB; where a size is given and stacks are dumped, a
-	// sixteenth of that, but 64 KiB at least.
+	// quarter of that, but 256 KiB at least.
 	RingSize int
 	// Compress is a zstd level, 0 for none.
 	Compress int

@@ -74,10 +74,10 @@ func chooseRings(o *Options, events []*perf.Event, cpus int) ringSizes {
 const (
 	// dumpsPerSideband is how many times as large as the ring of sideband that of
 	// dumped stacks is, if its size was given.
-	dumpsPerSideband = 16
-	// leastSideband holds what a CPU starts in firstPace where nothing else is
-	// done than starting processes, some four times.
-	leastSideband = 64 << 10
+	dumpsPerSideband = 4
+	// leastSideband holds what happens while the snapshot is taken, when nothing
+	// is read: 64 KiB were too few beside a build.
+	leastSideband = 256 << 10
 )
 
 // dumped: the samples have stacks in them.

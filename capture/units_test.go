@@ -130,7 +130,7 @@ func TestChooseRings(t *testing.T) {
 		}
 	}
 	// Of a size that was given, dumped stacks get most.
-	for size, want := range map[int]int{16 << 10: leastSideband, 1 << 20: 64 << 10, 4 << 20: 256 << 10, 64 << 20: sidebandRing} {
+	for size, want := range map[int]int{16 << 10: leastSideband, 1 << 20: 256 << 10, 3 << 19: 384 << 10, 64 << 20: sidebandRing} {
 		got := chooseRings(&Options{RingSize: size}, []*perf.Event{perf.NewEvent(dummy, "dummy"), perf.NewEvent(dwarf, "e")}, 2)
 		if got != (ringSizes{samples: size, sideband: want}) {
 			t.Errorf("dumped stacks, %d bytes: %+v, want %d for sideband", size, got, want)

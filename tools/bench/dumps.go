@@ -23,7 +23,7 @@ const (
 	dumpsInput = "dumps.perf.data"
 
 	// Rings of the loss rows, in KiB a CPU. Beside it gantry has one of a
-	// sixteenth for sideband, and perf one of 512 KiB for BPF programs.
+	// quarter for sideband, and perf one of 512 KiB for BPF programs.
 	dumpRing = 1024
 )
 
