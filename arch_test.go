@@ -102,9 +102,12 @@ func TestOpensNothing(t *testing.T) {
 // goStatements are the files of libraries that may start a goroutine, with the
 // owner that waits for it.
 var goStatements = map[string]string{
-	"capture/keeper.go": "copies binaries while the rings are read; keeper.wait ends and awaits it",
-	"capture/bpf.go":    "reads BPF programs as they are loaded; bpfWatch.wait ends and awaits it",
-	"capture/names.go":  "asks runtimes for names while the rings are read; names.wait ends and awaits it",
+	"capture/keeper.go":               "copies binaries while the rings are read; keeper.wait ends and awaits it",
+	"capture/code.go":                 "keeps perf maps while the rings are read; codeKeeper.wait ends and awaits it",
+	"capture/bpf.go":                  "reads BPF programs as they are loaded; bpfWatch.wait ends and awaits it",
+	"internal/testutil/fuse_linux.go": "serves a file system to a test; the cleanup of FUSE ends and awaits it",
+	"capture/snapshot/errands.go":     "finds, opens and reads files whose file system may never answer; Errands.run waits for it, but not for ever",
+	"capture/names.go":                "asks runtimes for names while the rings are read; names.wait ends and awaits it",
 }
 
 // printers are the packages that may write to the terminal and end the process.

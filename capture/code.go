@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -93,8 +94,7 @@ type codeKeeper struct {
 	store   *buildid.Store // nil: nothing is kept
 	ids     *snapshot.IDReader
 	hostMnt uint64
-	left    int64 // bytes, of the worker
-	open    int   // generators that hold descriptors, of the worker
+	left    atomic.Int64 // bytes
 	maxOpen int
 
 	mu      sync.Mutex
@@ -105,6 +105,9 @@ type codeKeeper struct {
 	round   uint64
 	stop    bool
 	given   bool // up: what comes now comes too late
+	open    int  // generators that hold descriptors
+	hands   hands
+	doing   *generator
 	done    chan struct{}
 	kept    []keptCode
 	missing map[string]int
@@ -112,9 +115,10 @@ type codeKeeper struct {
 
 func newCodeKeeper(fsys procfs.FS, store *buildid.Store, hostMnt uint64, max int64) *codeKeeper {
 	c := &codeKeeper{
-		fs: fsys, store: store, ids: snapshot.NewIDReader(), hostMnt: hostMnt, left: max / codeShare, maxOpen: maxOpen,
+		fs: fsys, store: store, ids: snapshot.NewIDReader(nil), hostMnt: hostMnt, maxOpen: maxOpen,
 		all: make(map[int32]*generator), missing: make(map[string]int), done: make(chan struct{}),
 	}
+	c.left.Store(max / codeShare)
 	var limit syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) == nil {
 		c.maxOpen = int(min(uint64(maxOpen), limit.Cur/openShare))
@@ -208,27 +212,77 @@ func (c *codeKeeper) nextRound() {
 	})
 }
 
-// run works until wait is called, then keeps what is left.
-func (c *codeKeeper) run() {
-	defer close(c.done)
-	for {
-		g, over := c.next()
-		switch {
-		case g == nil:
-			return
-		case over || c.over(g):
-			c.finish(g)
-		default:
-			c.look(g)
-		}
+// start works in the background until wait is called, then keeps what is left.
+func (c *codeKeeper) start() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.hire()
+}
+
+// hire has another hand work, as long as there is one; c.mu is held.
+func (c *codeKeeper) hire() {
+	if h := c.hands.hire(); h != nil {
+		go c.run(h)
+	} else {
+		close(c.done)
 	}
 }
 
-// next is what to look at next, and whether the recording is over.
-func (c *codeKeeper) next() (g *generator, over bool) {
+func (c *codeKeeper) run(h *hand) {
+	for {
+		g, over := c.next(h)
+		if g == nil {
+			c.retire(h)
+			return
+		}
+		h.busy(0)
+		if over || c.over(g) {
+			c.finish(h, g)
+		} else {
+			c.look(h, g)
+		}
+		h.idle()
+	}
+}
+
+// retire is for a hand that has nothing to do any more.
+func (c *codeKeeper) retire(h *hand) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if h.isLost() {
+		c.hands.lost--
+	} else {
+		c.hands.current = nil
+		close(c.done)
+	}
+}
+
+// watch is keeper.watch for generated code.
+func (c *codeKeeper) watch() {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.hands.overdue(time.Now()) {
+		return
+	}
+	if g := c.doing; c.all[g.pid] == g {
+		delete(c.all, g.pid)
+		c.miss(snapshot.ErrSilent)
+	}
+	c.hire()
+}
+
+// next is what to look at next, and whether the recording is over.
+func (c *codeKeeper) next(h *hand) (g *generator, over bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	defer func() { c.doing = g }()
 	for {
+		if h.isLost() {
+			return nil, true
+		}
 		for len(c.waiting) == 0 && !c.stop {
 			c.wake.Wait()
 		}
@@ -271,30 +325,27 @@ func (c *codeKeeper) end() {
 
 // wait waits for what end has begun, but not for ever.
 func (c *codeKeeper) wait(deadline time.Time) {
-	select {
-	case <-c.done:
-	case <-time.After(time.Until(deadline)):
-		c.mu.Lock()
-		c.given = true
-		for range c.all {
-			c.miss(errSlow)
-		}
-		c.mu.Unlock()
+	await(c.done, deadline, c.watch)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.given = true
+	for range c.all {
+		c.miss(errSlow)
 	}
 }
 
 // look opens what there is of a process while it runs. There is nothing to copy
 // before its end.
-func (c *codeKeeper) look(g *generator) {
-	if !g.holds && c.open >= c.maxOpen {
+func (c *codeKeeper) look(h *hand, g *generator) {
+	if !c.hold(g) {
 		g.err = errMany
 		return
 	}
-	if !g.holds {
-		g.holds = true
-		c.open++
-	}
 	c.find(g)
+	if h.isLost() {
+		c.release(g)
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if g.file == nil && !g.listed {
@@ -302,6 +353,17 @@ func (c *codeKeeper) look(g *generator) {
 		g.due, g.listed = c.round+g.pause, true
 		c.looking = append(c.looking, g)
 	}
+}
+
+// hold says whether g may hold descriptors.
+func (c *codeKeeper) hold(g *generator) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !g.holds && c.open < c.maxOpen {
+		g.holds = true
+		c.open++
+	}
+	return g.holds
 }
 
 // find opens the files of g that are not open yet.
@@ -403,7 +465,7 @@ func (c *codeKeeper) openDump(proc procfs.Proc, d *dump) (*os.File, error) {
 	if c.ids.Served(proc, &perf.Mmap2{Maj: k.Major, Min: k.Minor, Filename: k.Path}) {
 		return nil, errServed
 	}
-	f, err := snapshot.OpenMapped(proc, d.at.start, d.at.end, k.Path)
+	f, err := c.ids.OpenMapped(proc, d.at.start, d.at.end, k.Path)
 	if err != nil {
 		return nil, gone(err)
 	}
@@ -419,13 +481,13 @@ func (c *codeKeeper) openDump(proc procfs.Proc, d *dump) (*os.File, error) {
 }
 
 // finish keeps what g has written, and forgets it.
-func (c *codeKeeper) finish(g *generator) {
+func (c *codeKeeper) finish(h *hand, g *generator) {
 	c.find(g) // of a process that is there, or was never looked at
 	var kept []keptCode
 	var errs []error
 	add := func(file *os.File, k keptCode, err error) {
 		if err == nil && file != nil {
-			k.id, err = c.add(file, k.dump != nil)
+			k.id, err = c.add(h, file, k.dump != nil)
 		}
 		if err != nil {
 			errs = append(errs, err)
@@ -458,7 +520,7 @@ func (c *codeKeeper) finish(g *generator) {
 	if c.all[g.pid] == g {
 		delete(c.all, g.pid)
 	}
-	if c.given {
+	if c.given || h.isLost() {
 		return
 	}
 	for _, err := range errs {
@@ -476,7 +538,10 @@ func (c *codeKeeper) release(g *generator) {
 		g.file.Close()
 	}
 	g.dir.Close()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if g.holds {
+		g.holds = false
 		c.open--
 	}
 }

@@ -190,8 +190,8 @@ func TestPerfMapOfEnded(t *testing.T) {
 			}
 			defer os.Remove(name)
 			k.offer(memoryOf(pid))
-			g, _ := k.code.next()
-			k.code.look(g)
+			g, _ := k.code.next(nil)
+			k.code.look(nil, g)
 			if err := tt.last(name); err != nil {
 				t.Fatal(err)
 			}
@@ -221,8 +221,8 @@ func TestPerfMapComesLate(t *testing.T) {
 	c := k.code
 	k.offer(memoryOf(pid))
 	look := func() {
-		g, _ := c.next()
-		c.look(g)
+		g, _ := c.next(nil)
+		c.look(nil, g)
 	}
 	look()
 	c.nextRound()
@@ -269,9 +269,9 @@ func TestGrowingPerfMap(t *testing.T) {
 			io.WriteString(f, line)
 		}
 	}()
-	left := k.code.left
+	left := k.code.left.Load()
 	for range 10 {
-		id, err := k.code.add(f, false)
+		id, err := k.code.add(nil, f, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -280,13 +280,13 @@ func TestGrowingPerfMap(t *testing.T) {
 			t.Fatal(err)
 		}
 		kept.Close()
-		if left -= size; k.code.left != left || size%10 != 0 && size < int64(len(line)) {
-			t.Errorf("%d bytes were kept, %d counted", size, left-k.code.left)
+		if left -= size; k.code.left.Load() != left || size%10 != 0 && size < int64(len(line)) {
+			t.Errorf("%d bytes were kept, %d counted", size, left-k.code.left.Load())
 		}
 	}
 	<-done
-	k.code.left = 5
-	if _, err := k.code.add(f, false); !errors.Is(err, errTooMuch) {
+	k.code.left.Store(5)
+	if _, err := k.code.add(nil, f, false); !errors.Is(err, errTooMuch) {
 		t.Errorf("beyond the limit of all: %v", err)
 	}
 }
@@ -305,8 +305,8 @@ func TestCodeBounds(t *testing.T) {
 		}
 		pids, ends = append(pids, pid), append(ends, end)
 		k.offer(memoryOf(pid))
-		g, _ := k.code.next()
-		k.code.look(g)
+		g, _ := k.code.next(nil)
+		k.code.look(nil, g)
 	}
 	if k.code.open != 1 {
 		t.Errorf("%d are open", k.code.open)

@@ -20,7 +20,7 @@ var errNotCode = errors.New("not a perf map or jitdump")
 
 // add copies what a compiler has written so far into the store: no more than
 // there is now, for it may grow for ever. Of an empty file the id is zero.
-func (c *codeKeeper) add(f *os.File, dump bool) (buildid.ID, error) {
+func (c *codeKeeper) add(h *hand, f *os.File, dump bool) (buildid.ID, error) {
 	info, err := f.Stat()
 	switch {
 	case err != nil:
@@ -29,9 +29,10 @@ func (c *codeKeeper) add(f *os.File, dump bool) (buildid.ID, error) {
 		return buildid.ID{}, nil
 	case info.Size() > maxCode:
 		return buildid.ID{}, errTooLarge
-	case info.Size() > c.left:
+	case info.Size() > c.left.Load():
 		return buildid.ID{}, errTooMuch
 	}
+	h.busy(info.Size())
 	head := make([]byte, min(info.Size(), codeHead))
 	if n, err := f.ReadAt(head, 0); n < len(head) && !errors.Is(err, io.EOF) {
 		return buildid.ID{}, err
@@ -41,7 +42,7 @@ func (c *codeKeeper) add(f *os.File, dump bool) (buildid.ID, error) {
 	}
 	id, err := c.store.AddCode(io.NewSectionReader(f, 0, info.Size()), 0)
 	if err == nil {
-		c.left -= info.Size()
+		c.left.Add(-info.Size())
 	}
 	return id, err
 }

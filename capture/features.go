@@ -12,6 +12,7 @@ import (
 
 	"github.com/gantry-tools/gantry/buildid"
 	"github.com/gantry-tools/gantry/capture/perfevent"
+	"github.com/gantry-tools/gantry/capture/snapshot"
 	"github.com/gantry-tools/gantry/container"
 	"github.com/gantry-tools/gantry/internal/linux/sys"
 	"github.com/gantry-tools/gantry/perf"
@@ -119,6 +120,9 @@ func (r *Recorder) finish(table *container.Table) error {
 	r.bpf.sumUp(&r.result)
 	f.SampleTime = r.sampleTime()
 	binaries, list := r.binaries.result()
+	if n := r.snapshot.Silent; n > binaries.Missing[snapshot.ErrSilent.Error()] {
+		binaries.missed(snapshot.ErrSilent.Error(), n)
+	}
 	r.result.Binaries = binaries
 	f.BuildIDs = append(append(r.systemBuildIDs(), buildIDs(list)...), r.binaries.code.buildIDs()...)
 	gantry, jsonErr := r.gantrySection(table)

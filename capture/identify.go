@@ -6,6 +6,7 @@ package capture
 
 import (
 	"bytes"
+	"errors"
 	"time"
 
 	"github.com/gantry-tools/gantry/capture/snapshot"
@@ -37,6 +38,8 @@ type knownFile struct {
 	state snapshot.FileState // when the id was read
 	round uint64             // when the state was looked at last
 	kept  *binary            // what the keeper made of it, nil: not offered
+	// silent: its file system did not answer in time.
+	silent bool
 }
 
 const (
@@ -49,9 +52,9 @@ const (
 	maxNeighbours = 8
 )
 
-func newIdentifier(fsys procfs.FS) *identifier {
+func newIdentifier(fsys procfs.FS, e *snapshot.Errands) *identifier {
 	x := &identifier{
-		fs: fsys, reader: snapshot.NewIDReader(),
+		fs: fsys, reader: snapshot.NewIDReader(e),
 		known: make(map[snapshot.FileKey]*knownFile), paths: make(map[string]string),
 	}
 	x.hostMnt, _ = fsys.Self().Namespace("mnt") // 0: like a namespace that is not known
@@ -131,7 +134,7 @@ func (x *identifier) identify(m *mapping, in space, mounts map[int32]space) *kno
 		if x.round-f.round < recheck {
 			return f
 		}
-		if !x.changed(f, m, in.mnt) {
+		if !f.silent && !x.changed(f, m, in.mnt) {
 			f.round = x.round
 			return f
 		}
@@ -150,11 +153,13 @@ func (x *identifier) ask(key snapshot.FileKey, m *mapping, in space, mounts map[
 	x.asked++
 	// First the state: what changes after it will be seen.
 	state := x.state(rec, in.mnt)
-	id, ok := x.reader.Mapped(proc, rec)
-	if !ok {
-		id, ok = x.neighbour(rec, in, mounts)
+	id, err := x.reader.Mapped(proc, rec)
+	silent := errors.Is(err, snapshot.ErrSilent)
+	if err != nil && !silent {
+		id, err = x.neighbour(rec, in, mounts)
+		silent = errors.Is(err, snapshot.ErrSilent)
 	}
-	if !ok {
+	if err != nil && !silent {
 		delete(x.known, key)
 		return &x.unknown
 	}
@@ -162,7 +167,7 @@ func (x *identifier) ask(key snapshot.FileKey, m *mapping, in space, mounts map[
 		clear(x.known)
 	}
 	rec.BuildID = id
-	f := &knownFile{id: id, key: keyOf(rec, in), state: state, round: x.round}
+	f := &knownFile{id: id, key: keyOf(rec, in), state: state, round: x.round, silent: silent}
 	x.known[key] = f
 	return f
 }
@@ -187,7 +192,7 @@ func (x *identifier) state(m *perf.Mmap2, mnt uint64) snapshot.FileState {
 
 // neighbour looks the file up by its path, below the root of another process
 // of the mount namespace.
-func (x *identifier) neighbour(m *perf.Mmap2, in space, mounts map[int32]space) ([]byte, bool) {
+func (x *identifier) neighbour(m *perf.Mmap2, in space, mounts map[int32]space) ([]byte, error) {
 	if in.mnt == 0 || in.mnt == x.hostMnt {
 		return x.reader.AtPath(x.fs.Self(), m)
 	}
@@ -196,14 +201,15 @@ func (x *identifier) neighbour(m *perf.Mmap2, in space, mounts map[int32]space) 
 		if ns != in || pid == m.PID {
 			continue
 		}
-		if id, ok := x.reader.AtPath(x.fs.Proc(int(pid)), m); ok {
-			return id, true
+		id, err := x.reader.AtPath(x.fs.Proc(int(pid)), m)
+		if err == nil || errors.Is(err, snapshot.ErrSilent) {
+			return id, err
 		}
 		if tried++; tried == maxNeighbours {
 			break
 		}
 	}
-	return nil, false
+	return nil, errGone
 }
 
 func (x *identifier) intern(b []byte) string {

@@ -146,7 +146,7 @@ func TestIdentifyKnownFile(t *testing.T) {
 	}
 	write(0)
 	m := mapped(t, path)
-	x := newIdentifier(procfs.FS{})
+	x := newIdentifier(procfs.FS{}, nil)
 	defer x.close()
 	check := func(what string, id []byte, asked int) {
 		t.Helper()

@@ -29,7 +29,7 @@ const maxDebugLink = 4 << 10
 // keepDebug keeps the separate symbols of a stripped binary that the container
 // has on its root file system, by build-id or by the name in the binary. That
 // there are none is the rule.
-func (k *keeper) keepDebug(f *fate, proc procfs.Proc, binary *os.File, name string) {
+func (k *keeper) keepDebug(h *hand, f *fate, proc procfs.Proc, binary *os.File, name string) {
 	info, err := binary.Stat()
 	if err != nil || f.id.Len() < 2 {
 		return
@@ -37,7 +37,7 @@ func (k *keeper) keepDebug(f *fate, proc procfs.Proc, binary *os.File, name stri
 	for _, at := range debugPaths(binary, info.Size(), f.id, name) {
 		file, err := snapshot.OpenOnRoot(proc, at)
 		if err == nil {
-			err = k.addDebug(f, file, at)
+			err = k.addDebug(h, f, file, at)
 			file.Close()
 		}
 		switch {
@@ -52,7 +52,7 @@ func (k *keeper) keepDebug(f *fate, proc procfs.Proc, binary *os.File, name stri
 }
 
 // addDebug copies symbols, which count for the limits as binaries do.
-func (k *keeper) addDebug(f *fate, file *os.File, at string) error {
+func (k *keeper) addDebug(h *hand, f *fate, file *os.File, at string) error {
 	info, err := file.Stat()
 	if err != nil {
 		return err
@@ -60,13 +60,14 @@ func (k *keeper) addDebug(f *fate, file *os.File, at string) error {
 	switch {
 	case info.Size() > k.max:
 		return errTooLarge
-	case info.Size() > k.left:
+	case info.Size() > k.left.Load():
 		return errTooMuch
 	}
+	h.busy(info.Size())
 	if _, err := k.store.AddDebug(&io.LimitedReader{R: file, N: info.Size()}, buildid.Source{Path: at, Want: f.id}); err != nil {
 		return err
 	}
-	k.left -= info.Size()
+	k.left.Add(-info.Size())
 	return nil
 }
 

@@ -72,6 +72,8 @@ type binary struct {
 	file *os.File
 	// settled: offering it again changes nothing.
 	settled atomic.Bool
+	// silent: its file system did not answer when its build-id was asked for.
+	silent atomic.Bool
 }
 
 // fate is what became of a binary.
@@ -93,9 +95,10 @@ type fate struct {
 type keeper struct {
 	fs      procfs.FS
 	store   *buildid.Store // nil: nothing is copied
+	errands *snapshot.Errands
 	ids     *snapshot.IDReader
 	max     int64
-	left    int64
+	left    atomic.Int64
 	hostMnt uint64
 	// blind: the kernel does not tell this user of namespaces. Then what
 	// cannot be looked at is taken for the host's.
@@ -108,6 +111,8 @@ type keeper struct {
 	known   map[binaryKey]*binary
 	unknown int // mappings of files that there was no room for in known
 	waiting []task
+	doing   task
+	hands   hands
 	twins   twins
 	stop    bool
 	done    chan struct{}
@@ -117,15 +122,17 @@ type keeper struct {
 
 func newKeeper(o *Options, fsys procfs.FS) *keeper {
 	k := &keeper{
-		fs: fsys, ids: snapshot.NewIDReader(), known: make(map[binaryKey]*binary), done: make(chan struct{}),
-		max: cmp.Or(o.MaxBinary, defaultMaxBinary), left: cmp.Or(o.MaxBinaries, defaultMaxBinaries),
+		fs: fsys, errands: new(snapshot.Errands), known: make(map[binaryKey]*binary), done: make(chan struct{}),
+		max: cmp.Or(o.MaxBinary, defaultMaxBinary),
 	}
+	k.left.Store(cmp.Or(o.MaxBinaries, defaultMaxBinaries))
+	k.ids = snapshot.NewIDReader(k.errands)
 	k.wake = sync.NewCond(&k.mu)
 	if o.Store != "" {
 		k.store, k.openErr = buildid.CreateStore(o.Store)
 	}
 	k.hostMnt, _ = fsys.Self().Namespace("mnt") // 0: everything counts as a container's
-	k.code = newCodeKeeper(fsys, k.store, k.hostMnt, k.left)
+	k.code = newCodeKeeper(fsys, k.store, k.hostMnt, k.left.Load())
 	return k
 }
 
@@ -148,7 +155,7 @@ func (k *keeper) offer(key *binaryKey, at seen) *binary {
 		k.known[*key] = b
 	} else if b.err != errGone {
 		if k.suspect(b, at.mnt) && len(k.waiting) < maxWaiting {
-			k.waiting = append(k.waiting, task{b, at, true})
+			k.waiting = append(k.waiting, task{b: b, at: at, twin: true})
 			k.wake.Signal()
 		}
 		return b
@@ -160,7 +167,7 @@ func (k *keeper) offer(key *binaryKey, at seen) *binary {
 	b.err = nil
 	b.seen = at
 	k.openEarly(b)
-	k.waiting = append(k.waiting, task{b, at, false})
+	k.waiting = append(k.waiting, task{b: b, at: at})
 	k.wake.Signal()
 	return b
 }
@@ -174,7 +181,7 @@ func (k *keeper) openEarly(b *binary) {
 	if k.store == nil || b.id.IsZero() || b.mnt == 0 || b.mnt == k.hostMnt || len(k.waiting) >= maxEarly {
 		return
 	}
-	if f, err := snapshot.OpenMapped(k.fs.Proc(b.pid), b.start, b.end, strings.TrimSuffix(b.key.Path, " (deleted)")); err == nil {
+	if f, err := k.ids.OpenInTime(k.fs.Proc(b.pid), b.start, b.end, strings.TrimSuffix(b.key.Path, " (deleted)")); err == nil {
 		b.file = f
 	}
 }
@@ -187,48 +194,91 @@ func (k *keeper) generated(key *binaryKey, at seen) bool {
 
 // start copies in the background until wait is called.
 func (k *keeper) start() {
-	go k.code.run()
-	go func() {
-		defer close(k.done)
-		for {
-			t := k.next()
-			if t.b == nil {
-				return
-			}
-			if t.twin {
-				k.compare(t.b, t.at)
-				continue
-			}
-			b := t.b
-			f := k.keep(b)
-			if b.file != nil {
-				b.file.Close()
-			}
-			k.mu.Lock()
-			b.file = nil
-			b.fate = f
-			b.settled.Store(f.err != errGone)
-			k.mu.Unlock()
+	k.code.start()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.hire()
+}
+
+// hire has another hand copy; k.mu is held. If there is none left, what is
+// offered waits in vain.
+func (k *keeper) hire() {
+	if h := k.hands.hire(); h != nil {
+		go k.work(h)
+	} else {
+		close(k.done)
+	}
+}
+
+// work copies what waits.
+func (k *keeper) work(h *hand) {
+	for {
+		t, ok := k.next(h)
+		if !ok {
+			return
 		}
-	}()
+		if t.twin {
+			k.compare(h, t.b, t.at)
+			continue
+		}
+		f := k.keep(h, t)
+		if t.file != nil {
+			t.file.Close()
+		}
+		k.mu.Lock()
+		if !h.isLost() {
+			t.b.fate = f
+			t.b.settled.Store(f.err != errGone)
+		}
+		k.mu.Unlock()
+	}
 }
 
 // next is what to do next; nothing when all is done and wait was called.
-func (k *keeper) next() task {
+func (k *keeper) next(h *hand) (task, bool) {
+	h.idle()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for len(k.waiting) == 0 && !k.stop {
+	for !h.isLost() && len(k.waiting) == 0 && !k.stop {
 		k.wake.Wait()
 	}
-	if len(k.waiting) == 0 {
-		return task{}
+	switch {
+	case h.isLost():
+		k.hands.lost--
+		return task{}, false
+	case len(k.waiting) == 0:
+		k.hands.current = nil
+		close(k.done)
+		return task{}, false
 	}
 	t := k.waiting[0]
 	k.waiting = k.waiting[1:]
 	if !t.twin {
 		t.b.err = errSlow
+		t.file, t.b.file = t.b.file, nil
 	}
-	return t
+	h.busy(0)
+	k.doing = t
+	return t, true
+}
+
+// watch has another hand go on where one waits for a file system that does not
+// answer.
+func (k *keeper) watch() {
+	if k == nil {
+		return
+	}
+	k.code.watch()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.hands.overdue(time.Now()) {
+		return
+	}
+	if b := k.doing.b; !k.doing.twin {
+		b.err = snapshot.ErrSilent
+		b.settled.Store(true)
+	}
+	k.hire()
 }
 
 // wait lets what waits be copied, but not for ever: a file of a container may
@@ -236,33 +286,31 @@ func (k *keeper) next() task {
 func (k *keeper) wait() {
 	k.mu.Lock()
 	k.stop = true
-	k.wake.Signal()
+	k.wake.Broadcast()
 	k.mu.Unlock()
 	k.code.end()
 	deadline := time.Now().Add(keepTimeout)
 	defer k.code.wait(deadline)
-	select {
-	case <-k.done:
-	case <-time.After(time.Until(deadline)):
-		k.mu.Lock()
-		for _, t := range k.waiting {
-			if !t.twin {
-				t.b.err = errSlow
-				t.b.file.Close() // nil too
-			}
+	await(k.done, deadline, k.watch)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, t := range k.waiting {
+		if !t.twin {
+			t.b.err = errSlow
+			t.b.file.Close() // nil too
 		}
-		k.waiting = nil
-		k.mu.Unlock()
 	}
+	k.waiting = nil
 }
 
 // keep decides what to do with a binary and does it.
-func (k *keeper) keep(b *binary) fate {
+func (k *keeper) keep(h *hand, t task) fate {
+	b := t.b
 	f := fate{id: b.id}
-	proc := k.fs.Proc(b.pid)
+	proc := k.fs.Proc(t.at.pid)
 	path, deleted := strings.CutSuffix(b.key.Path, " (deleted)")
-	host, err := k.onHost(proc, b.mnt)
-	if b.file != nil && procfs.Gone(err) {
+	host, err := k.onHost(proc, t.at.mnt)
+	if t.file != nil && procfs.Gone(err) {
 		err = nil // it was in a container
 	}
 	f.host = host && !deleted && path != "/" // see isFile
@@ -270,22 +318,22 @@ func (k *keeper) keep(b *binary) fate {
 	case err != nil:
 		f.err = gone(err)
 		return f
+	case f.id.IsZero() && (f.host || k.store != nil) && k.ids.Served(proc, &perf.Mmap2{Maj: b.key.Major, Min: b.key.Minor, Filename: b.key.Path}):
+		f.err = errServed
+		return f
 	case f.host:
 		return f
 	case k.store == nil:
 		f.err = k.openErr
 		return f
-	case f.id.IsZero() && k.ids.Served(proc, &perf.Mmap2{Maj: b.key.Major, Min: b.key.Minor, Filename: b.key.Path}):
-		f.err = errServed
-		return f
 	case k.store.Has(f.id):
 		f.kept = true
-		k.compare(b, b.seen) // with what another recording has kept
+		k.compare(h, b, t.at) // with what another recording has kept
 		return f
 	}
-	file := b.file
+	file := t.file
 	if file == nil {
-		if file, err = snapshot.OpenMapped(proc, b.start, b.end, path); err != nil {
+		if file, err = k.ids.OpenMapped(proc, t.at.start, t.at.end, path); err != nil {
 			f.err = gone(err)
 			return f
 		}
@@ -296,8 +344,9 @@ func (k *keeper) keep(b *binary) fate {
 		f.err = err
 		return f
 	}
+	h.busy(info.Size())
 	if f.err = k.copy(&f, file, info, &b.key); f.err == nil {
-		k.keepDebug(&f, proc, file, path)
+		k.keepDebug(h, &f, proc, file, path)
 	}
 	return f
 }
@@ -331,7 +380,7 @@ func (k *keeper) copy(f *fate, file *os.File, info fs.FileInfo, key *binaryKey) 
 	switch {
 	case info.Size() > k.max:
 		return errTooLarge
-	case info.Size() > k.left:
+	case info.Size() > k.left.Load():
 		return errTooMuch
 	}
 	if st, ok := info.Sys().(*syscall.Stat_t); f.id.IsZero() && (!ok || st.Ino != key.Inode) {
@@ -344,9 +393,11 @@ func (k *keeper) copy(f *fate, file *os.File, info fs.FileInfo, key *binaryKey) 
 	if f.id.IsZero() {
 		f.content = id
 	} else {
+		k.mu.Lock()
 		k.twins.same(f.id, stampOf(info))
+		k.mu.Unlock()
 	}
-	k.left -= info.Size()
+	k.left.Add(-info.Size())
 	f.kept = true
 	return nil
 }
@@ -360,16 +411,19 @@ type Binaries struct {
 	Debug int `json:"debug,omitempty"`
 	// Code are the perf maps and jitdump files of processes that were kept.
 	Code int `json:"code,omitempty"`
-	// Missing counts the files of containers that could not be kept, by
-	// reason.
+	// Missing counts the files of containers that could not be kept, and those
+	// of the host that were not looked at, by reason.
 	Missing map[string]int `json:"missing,omitempty"`
 }
 
-func (b *Binaries) miss(reason string) {
+func (b *Binaries) miss(reason string) { b.missed(reason, b.Missing[reason]+1) }
+
+// missed says that n files are missing for a reason.
+func (b *Binaries) missed(reason string, n int) {
 	if b.Missing == nil {
 		b.Missing = make(map[string]int)
 	}
-	b.Missing[reason]++
+	b.Missing[reason] = n
 }
 
 // result sums up. It gives the files with a build-id in the order of path.
@@ -393,6 +447,8 @@ func (k *keeper) result() (Binaries, []*binary) {
 			sum.miss(reason(b.err))
 		case b.kept:
 			sum.Kept++
+		case b.silent.Load():
+			sum.miss(snapshot.ErrSilent.Error())
 		case b.host:
 			sum.Host++
 		}
@@ -428,7 +484,7 @@ func (k *keeper) contents() buildid.MappedFiles {
 
 // reason is an error without what is particular to one file.
 func reason(err error) string {
-	for _, known := range []error{errTooLarge, errTooMuch, errSlow, errGone, errMany, errReplaced, errServed, errNotCode, snapshot.ErrMadeUp, sys.ErrNotRegular, buildid.ErrMismatch, buildid.ErrNotELF} {
+	for _, known := range []error{errTooLarge, errTooMuch, errSlow, errGone, errMany, errReplaced, errServed, errNotCode, snapshot.ErrSilent, snapshot.ErrMadeUp, sys.ErrNotRegular, buildid.ErrMismatch, buildid.ErrNotELF} {
 		if errors.Is(err, known) {
 			return known.Error()
 		}

@@ -59,15 +59,17 @@ const maxProcesses = 1 << 20
 
 func newSidebandWalker(ev *perf.Event, fsys procfs.FS, n *names, k *keeper) sidebandWalker {
 	w := sidebandWalker{
-		event: ev, names: n, keep: k, ids: newIdentifier(fsys),
+		event: ev, names: n, keep: k,
 		mounts: make(map[int32]space), lives: make(map[uint64]*life),
 	}
 	if n != nil {
 		w.strangers = n.strangers
 	}
+	var e *snapshot.Errands
 	if k != nil {
-		w.code = k.code
+		w.code, e = k.code, k.errands
 	}
+	w.ids = newIdentifier(fsys, e)
 	return w
 }
 
@@ -228,6 +230,9 @@ func (w *sidebandWalker) mapping(raw []byte, m *mapping) {
 	}
 	if f.key.Path != "" && (f.kept == nil || !f.kept.settled.Load()) {
 		f.kept = w.offer(&f.key, seen{int(m.pid), in.mnt, m.addr, m.addr + m.len})
+		if f.kept != nil && f.silent {
+			f.kept.silent.Store(true)
+		}
 	}
 }
 
@@ -329,6 +334,7 @@ func (w *sidebandWalker) round() {
 	w.ended, w.older = w.older[:0], w.ended
 	w.ids.round++
 	w.code.nextRound()
+	w.keep.watch()
 }
 
 // isThere says whether a process has a thread that has not ended.

@@ -71,7 +71,7 @@ func TestLives(t *testing.T) {
 // A file that was known in a mount namespace that is gone is not taken for the
 // one that has its path, device and inode in the next.
 func TestIdentifyInNextLife(t *testing.T) {
-	x := newIdentifier(procfs.FS{})
+	x := newIdentifier(procfs.FS{}, nil)
 	defer x.close()
 	exe, err := os.Executable()
 	if err != nil {

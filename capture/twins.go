@@ -6,11 +6,11 @@ package capture
 
 import (
 	"io/fs"
+	"os"
 	"strings"
 	"syscall"
 
 	"github.com/gantry-tools/gantry/buildid"
-	"github.com/gantry-tools/gantry/capture/snapshot"
 )
 
 // task is what the keeper does next: copy a binary, or look whether what another
@@ -19,6 +19,7 @@ type task struct {
 	b    *binary
 	at   seen
 	twin bool
+	file *os.File // b's, when its turn has come
 }
 
 // twins are files with the build-id of another: a build-id is what the linker
@@ -32,6 +33,7 @@ type twins struct {
 	found buildid.MappedFiles
 	// bytes is how much was compared.
 	bytes int64
+	// Everything is guarded by the keeper's mutex.
 }
 
 // place is a binary in a mount namespace.
@@ -97,38 +99,57 @@ func (k *keeper) suspect(b *binary, mnt uint64) bool {
 
 // compare looks whether the file that is mapped at a place is the one that the
 // store has for its build-id, and keeps it by its content if not. What is gone
-// cannot be compared any more. Only the worker calls it, and only it uses known
-// and bytes.
-func (k *keeper) compare(b *binary, at seen) {
+// cannot be compared any more.
+func (k *keeper) compare(h *hand, b *binary, at seen) {
 	t := &k.twins
-	file, err := snapshot.OpenMapped(k.fs.Proc(at.pid), at.start, at.end, strings.TrimSuffix(b.key.Path, " (deleted)"))
+	file, err := k.ids.OpenMapped(k.fs.Proc(at.pid), at.start, at.end, strings.TrimSuffix(b.key.Path, " (deleted)"))
 	if err != nil {
 		return
 	}
 	defer file.Close()
 	info, err := file.Stat()
-	if err != nil || info.Size() > min(k.max, k.left) || buildid.Check(file, info.Size(), b.id) != nil {
+	if err != nil || info.Size() > min(k.max, k.left.Load()) {
+		return
+	}
+	h.busy(info.Size())
+	if buildid.Check(file, info.Size(), b.id) != nil {
 		return // another file by now
 	}
 	s := stampOf(info)
-	if t.known[known{b.id, s}] || t.bytes+info.Size() > maxCompared {
+	if !k.mayCompare(known{b.id, s}, info.Size()) {
 		return
 	}
-	t.bytes += info.Size()
 	same, err := k.store.Same(b.id, file, info.Size())
 	if err != nil {
 		return // the store has nothing to be taken for it
 	}
 	if same {
+		k.mu.Lock()
 		t.same(b.id, s)
+		k.mu.Unlock()
 		return
 	}
 	id, err := k.store.Add(file, buildid.Source{Path: b.key.Path, Content: true, Limit: info.Size()})
 	if err != nil {
 		return
 	}
-	k.left -= info.Size()
+	k.left.Add(-info.Size())
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if h.isLost() {
+		return
+	}
 	t.found = append(t.found, buildid.Mapped{ID: id, Path: b.key.Path, BuildID: b.id, MountNS: at.mnt})
+}
+
+// mayCompare books a comparison, if it is needed and there is room for it.
+func (k *keeper) mayCompare(file known, size int64) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	t := &k.twins
+	if t.known[file] || t.bytes+size > maxCompared {
+		return false
+	}
+	t.bytes += size
+	return true
 }

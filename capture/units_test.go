@@ -439,7 +439,7 @@ func TestKeeperGrowingFile(t *testing.T) {
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		t.Fatal(err)
 	}
-	left := k.left
+	left := k.left.Load()
 	f := fate{id: id}
 	if err := k.copy(&f, file, info, &binaryKey{id: string(id.Bytes()), FileKey: snapshot.FileKey{Path: prog}}); err != nil {
 		t.Fatal(err)
@@ -449,7 +449,7 @@ func TestKeeperGrowingFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer kept.Close()
-	if size != info.Size() || left-k.left != size {
-		t.Errorf("%d bytes were kept and %d counted of a file that had %d", size, left-k.left, info.Size())
+	if size != info.Size() || left-k.left.Load() != size {
+		t.Errorf("%d bytes were kept and %d counted of a file that had %d", size, left-k.left.Load(), info.Size())
 	}
 }

@@ -207,4 +207,7 @@ func (f *snapshotFlags) summary(e *env, s *snapshot.Stats, more string) {
 			fmt.Fprintf(e.stderr, "gantry: %s %s\n", plural(n.n, "process", "processes"), n.why)
 		}
 	}
+	if s.Silent > 0 {
+		fmt.Fprintf(e.stderr, "gantry: no build-id of %s: the file system did not answer in time\n", plural(s.Silent, "mapped file", "mapped files"))
+	}
 }

@@ -35,7 +35,7 @@ func NewBPF(fsys procfs.FS) (*BPF, error) {
 		return nil, err
 	}
 	return &BPF{
-		fs: fsys, progs: progs, ids: NewIDReader(),
+		fs: fsys, progs: progs, ids: NewIDReader(nil),
 		comms: make(map[string]string), nsDev: nsDevice(fsys),
 	}, nil
 }
@@ -83,7 +83,7 @@ func (p *pass) initial() error {
 	if !p.all && !p.pids[1] || p.saw1 {
 		return nil
 	}
-	proc := Proc{FS: p.b.fs, Clock: sys.ClockMonotonic}
+	proc := Proc{FS: p.b.fs, Clock: sys.ClockMonotonic, Errands: p.b.ids.errands}
 	found, err := proc.Take(p.ctx, Scope{PIDs: []int{1}}, p.sink)
 	p.stats.Processes += found.Processes
 	p.stats.Threads += found.Threads
@@ -92,6 +92,7 @@ func (p *pass) initial() error {
 	p.stats.Denied += found.Denied
 	p.stats.Unreadable += found.Unreadable
 	p.stats.Reused += found.Reused
+	p.stats.Silent += found.Silent
 	return err
 }
 

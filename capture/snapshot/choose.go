@@ -49,7 +49,7 @@ func ChooseProc(fsys procfs.FS) *Choice {
 }
 
 func (c *Choice) useProc(fsys procfs.FS) {
-	proc := &Proc{FS: fsys, Clock: sys.ClockMonotonic}
+	proc := &Proc{FS: fsys, Clock: sys.ClockMonotonic, Errands: new(Errands)}
 	if err := queryWorks(fsys); err != nil {
 		c.refuse(ByQuery, err)
 		proc.TextMaps = true

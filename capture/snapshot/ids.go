@@ -5,6 +5,7 @@
 package snapshot
 
 import (
+	"errors"
 	"os"
 	"strings"
 	"syscall"
@@ -23,60 +24,109 @@ import (
 // 6.1 aborts with a buffer overflow when it reads them.
 //
 // Files that a program serves (FUSE) are left alone: the reader would wait for
-// that program.
+// that program. For other file systems it waits only so long: see Errands.
 type IDReader struct {
-	query *sys.Procmap // nil: the kernel does not have it
-	types mountTypes
+	query   *sys.Procmap // nil: the kernel does not have it
+	types   *mountTypes
+	errands *Errands
+	root    *sys.FD // of this process; nil: not opened yet
 }
 
-// NewIDReader makes an IDReader. The caller closes it.
-func NewIDReader() *IDReader { return &IDReader{query: sys.NewProcmap()} }
+// NewIDReader makes an IDReader, which may share its errands with others; nil
+// are its own. The caller closes it.
+func NewIDReader(e *Errands) *IDReader {
+	if e == nil {
+		e = new(Errands)
+	}
+	return &IDReader{query: sys.NewProcmap(), types: new(mountTypes), errands: e}
+}
 
 // Close releases the reader.
 func (r *IDReader) Close() {
+	r.noQuery()
+	r.root.Close()
+	r.root = nil
+}
+
+// noQuery is for a kernel that does not have it.
+func (r *IDReader) noQuery() {
 	if r.query != nil {
 		r.query.Close()
 		r.query = nil
 	}
 }
 
-// Mapped looks at the mapping in the process that made it. It is not ok if the
-// process has ended or has something else there by now. The id is empty if the
-// file has none.
-func (r *IDReader) Mapped(proc procfs.Proc, m *perf.Mmap2) (id []byte, ok bool) {
-	if r.types.served(proc, device{m.Maj, m.Min}, m.Filename) {
-		return nil, false
+// errOther: what was looked at is not what is mapped.
+var errOther = errors.New("another file, or none")
+
+// Mapped looks at the mapping in the process that made it. The error is
+// ErrMadeUp for a file that is not read, ErrSilent for one whose file system did
+// not answer, and else means that the process has ended or has something
+// else there by now. The id is empty if the file has none.
+func (r *IDReader) Mapped(proc procfs.Proc, m *perf.Mmap2) (id []byte, err error) {
+	if r.Served(proc, m) {
+		return nil, ErrMadeUp
 	}
 	return r.read(proc, m)
 }
 
 // read is Mapped of a file that no program serves.
-func (r *IDReader) read(proc procfs.Proc, m *perf.Mmap2) (id []byte, ok bool) {
-	if r.query != nil {
-		if id, ok := r.ask(proc, m); ok {
-			return id, true
+func (r *IDReader) read(proc procfs.Proc, m *perf.Mmap2) ([]byte, error) {
+	var id []byte
+	var err error
+	asked, query := *m, r.query
+	if !r.errands.run(func(x *errand) {
+		// What has the query when nobody waits any more releases it.
+		x.release(func() {
+			if query != nil {
+				query.Close()
+			}
+		})
+		w := &way{r.types, proc, x}
+		if err = x.waitsFor(device{asked.Maj, asked.Min}, false); err == nil {
+			id, err = w.idOf(query, &asked)
 		}
+	}) {
+		if query != nil {
+			r.query = sys.NewProcmap()
+		}
+		return nil, ErrSilent
 	}
-	f, err := OpenMapped(proc, m.Addr, m.Addr+m.Len, m.Filename)
-	if err != nil {
-		return fromMemory(proc, m)
-	}
-	defer f.Close()
-	if id, ok := idOf(f, m); ok {
-		return id, true
-	}
-	return fromMemory(proc, m)
+	return id, err
 }
 
-// ask asks the kernel for the mapping, which may have been cut since.
-func (r *IDReader) ask(proc procfs.Proc, m *perf.Mmap2) ([]byte, bool) {
+// idOf reads the build-id of what the process has mapped.
+func (w *way) idOf(query *sys.Procmap, m *perf.Mmap2) ([]byte, error) {
+	if query != nil {
+		if id, ok := askID(query, w.proc, m); ok {
+			return id, nil
+		}
+	}
+	f, err := w.openMapped(m.Addr, m.Addr+m.Len, m.Filename)
+	if err == nil {
+		defer f.Close()
+		if id, ok := idOf(f, m); ok {
+			return id, nil
+		}
+	}
+	if errors.Is(err, ErrSilent) || errors.Is(err, ErrMadeUp) {
+		return nil, err
+	}
+	if id, ok := fromMemory(w.proc, m); ok {
+		return id, nil
+	}
+	return nil, errOther
+}
+
+// askID asks the kernel for the mapping, which may have been cut since.
+func askID(query *sys.Procmap, proc procfs.Proc, m *perf.Mmap2) ([]byte, bool) {
 	maps, err := sys.Open(proc.Path("maps"), os.O_RDONLY)
 	if err != nil {
 		return nil, false
 	}
 	defer maps.Close()
 	var v sys.VMA
-	err = r.query.Query(maps, m.Addr, sys.ProcmapExecutable, true, &v)
+	err = query.Query(maps, m.Addr, sys.ProcmapExecutable, true, &v)
 	if err != nil || v.Inode != m.Ino || v.DevMajor != m.Maj || v.DevMinor != m.Min {
 		return nil, false
 	}
@@ -84,17 +134,54 @@ func (r *IDReader) ask(proc procfs.Proc, m *perf.Mmap2) ([]byte, bool) {
 }
 
 // AtPath looks at the file that has the mapping's path in the root of proc, a
-// process of the same mount namespace. It is not ok if that is another file.
-func (r *IDReader) AtPath(proc procfs.Proc, m *perf.Mmap2) (id []byte, ok bool) {
-	if strings.HasSuffix(m.Filename, " (deleted)") || r.types.served(proc, device{m.Maj, m.Min}, m.Filename) {
-		return nil, false
+// process of the same mount namespace. The errors are those of Mapped.
+func (r *IDReader) AtPath(proc procfs.Proc, m *perf.Mmap2) (id []byte, err error) {
+	if strings.HasSuffix(m.Filename, deletedSuffix) {
+		return nil, errOther
 	}
-	f, err := openAtPath(proc, m.Filename)
-	if err != nil {
-		return nil, false
+	if r.Served(proc, m) {
+		return nil, ErrMadeUp
 	}
-	defer f.Close()
-	return idOf(f, m)
+	asked := *m
+	var found []byte
+	var failed error
+	if !r.errands.run(func(x *errand) {
+		var f *os.File
+		if f, failed = (&way{r.types, proc, x}).openAtPath(asked.Filename); failed != nil {
+			return
+		}
+		defer f.Close()
+		ok := false
+		if found, ok = idOf(f, &asked); !ok {
+			failed = errOther
+		}
+	}) {
+		return nil, ErrSilent
+	}
+	return found, failed
+}
+
+// OpenMapped opens the regular file that proc has mapped from start to end: by
+// map_files, which is for CAP_CHECKPOINT_RESTORE, or else by its path in the
+// task's root. What has the path need not be what is mapped: look before use.
+// Anything but a regular file is not opened, nor one on a file system that is made
+// up. It waits for as long as it takes. The caller closes the file.
+func (r *IDReader) OpenMapped(proc procfs.Proc, start, end uint64, path string) (*os.File, error) {
+	return (&way{r.types, proc, nil}).openMapped(start, end, path)
+}
+
+// OpenInTime is OpenMapped that does not wait long: ErrSilent.
+func (r *IDReader) OpenInTime(proc procfs.Proc, start, end uint64, path string) (*os.File, error) {
+	var f *os.File
+	var err error
+	if !r.errands.run(func(x *errand) {
+		if f, err = (&way{r.types, proc, x}).openMapped(start, end, path); err == nil {
+			x.release(func() { f.Close() })
+		}
+	}) {
+		return nil, ErrSilent
+	}
+	return f, err
 }
 
 // idOf reads the build-id of f if it is the file that m maps.

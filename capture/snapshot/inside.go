@@ -21,19 +21,16 @@ import (
 var ErrMadeUp = errors.New("on a file system that the kernel or a program makes up")
 
 // OpenInside opens the regular file at path below root, the root directory of
-// proc, of whose mounts none that is made up is read. Nothing but a regular
-// file is opened, for opening a device acts and a FIFO waits. The walk may wait
-// for a program that serves a directory on the way.
+// proc, of whose mounts none that is made up is read, nor asked for what is in
+// a directory on the way. Nothing but a regular file is opened, for opening a
+// device acts and a FIFO waits.
 func OpenInside(proc procfs.Proc, root *sys.FD, path string) (*os.File, error) {
-	fd, err := sys.OpenInRoot(root, path, sys.OPath)
+	w := &way{types: new(mountTypes), proc: proc}
+	fd, err := w.below(root, path)
 	if err != nil {
 		return nil, err
 	}
-	if err := checkMount(proc, fd); err != nil {
-		fd.Close()
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return regular(fd, path)
+	return w.regular(fd, path)
 }
 
 // OpenOnRoot opens the regular file at path on the very mount that is the root

@@ -81,7 +81,7 @@ func TestLongPath(t *testing.T) {
 		t.Errorf("build-id %x, want %v", found.BuildID, want)
 	}
 	// So it is for a mapping that the sideband tells of, whose path is cut.
-	reader := NewIDReader()
+	reader := NewIDReader(nil)
 	defer reader.Close()
 	var st syscall.Stat_t
 	if err := syscall.Fstat(int(f.Fd()), &st); err != nil {
@@ -89,8 +89,8 @@ func TestLongPath(t *testing.T) {
 	}
 	m := &perf.Mmap2{PID: int32(os.Getpid()), Addr: found.Addr, Len: found.Len, Ino: st.Ino, Filename: "//toolong"}
 	m.Maj, m.Min = devOf(t, found.Addr)
-	if id, ok := reader.Mapped(procfs.FS{}.Self(), m); !ok || !bytes.Equal(id, want.Bytes()) {
-		t.Errorf("build-id %x, %v, want %v", id, ok, want)
+	if id, err := reader.Mapped(procfs.FS{}.Self(), m); err != nil || !bytes.Equal(id, want.Bytes()) {
+		t.Errorf("build-id %x, %v, want %v", id, err, want)
 	}
 }
 

@@ -5,6 +5,7 @@
 package snapshot
 
 import (
+	"errors"
 	"syscall"
 
 	"github.com/gantry-tools/gantry/internal/linux/bpf/tasks"
@@ -64,7 +65,7 @@ func (p *pass) mapping(m *tasks.Mapping) error {
 	}
 	r.Misc = perf.MiscUser
 	if m.File.Inode != 0 {
-		r.BuildID = p.b.buildID(m.File, r)
+		r.BuildID = p.buildID(m.File, r)
 	}
 	if len(r.BuildID) > 0 {
 		r.Misc |= perf.MiscMmapBuildID
@@ -73,7 +74,8 @@ func (p *pass) mapping(m *tasks.Mapping) error {
 }
 
 // buildID is the build-id of a mapped file, which is looked for once.
-func (b *BPF) buildID(f *tasks.File, m *perf.Mmap2) []byte {
+func (p *pass) buildID(f *tasks.File, m *perf.Mmap2) []byte {
+	b := p.b
 	for int(f.ID) >= len(b.files) {
 		b.files = append(b.files, mapped{})
 	}
@@ -81,12 +83,17 @@ func (b *BPF) buildID(f *tasks.File, m *perf.Mmap2) []byte {
 	if known.done || f.Magic == magicFUSE {
 		return known.id
 	}
-	if id, ok := b.ids.read(b.fs.Proc(int(m.PID)), m); ok {
+	id, err := b.ids.read(b.fs.Proc(int(m.PID)), m)
+	switch {
+	case err == nil:
 		known.id, known.done = id, true
 		return id
+	case errors.Is(err, ErrSilent):
+		p.stats.Silent++
+		known.done = true
 	}
 	known.tries++
-	known.done = known.tries >= maxTries
+	known.done = known.done || known.tries >= maxTries
 	return nil
 }
 

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/gantry-tools/gantry/buildid"
 	"github.com/gantry-tools/gantry/internal/linux/procfs"
 	"github.com/gantry-tools/gantry/internal/linux/sys"
 	"github.com/gantry-tools/gantry/perf"
@@ -37,7 +36,9 @@ type mapReader struct {
 	text  *procfs.MapsScanner
 	ids   map[FileKey][]byte
 	names map[string]string // interned
-	types mountTypes
+	// reader reads them; silent counts the files of which nothing came in time.
+	reader *IDReader
+	silent int
 	// root is where the root directory of the process is, "" for the one of
 	// its mount namespace.
 	root string
@@ -47,7 +48,10 @@ type mapReader struct {
 func (r *mapReader) init(p *Proc) {
 	r.ids, r.names = make(map[FileKey][]byte), make(map[string]string)
 	r.text = procfs.NewMapsScanner()
-	if !p.TextMaps {
+	r.reader = NewIDReader(p.Errands)
+	if p.TextMaps {
+		r.reader.noQuery()
+	} else {
 		r.query = sys.NewProcmap()
 	}
 }
@@ -56,6 +60,7 @@ func (r *mapReader) close() {
 	if r.query != nil {
 		r.query.Close()
 	}
+	r.reader.Close()
 }
 
 func (r *mapReader) method() Method {
@@ -84,6 +89,7 @@ func (r *mapReader) each(proc procfs.Proc, mnt uint64, fn func(*perf.Mmap2) erro
 		}
 		r.query.Close()
 		r.query = nil
+		r.reader.noQuery()
 	}
 	return r.eachLine(proc, mnt, fn)
 }
@@ -107,9 +113,7 @@ func (r *mapReader) eachQuery(proc procfs.Proc, mnt uint64, fn func(*perf.Mmap2)
 		key := FileKey{Major: v.DevMajor, Minor: v.DevMinor, Inode: v.Inode, Mnt: mnt, Path: r.name(r.intern(v.Name))}
 		id, known := r.ids[key]
 		if !known && v.Inode != 0 {
-			if !r.types.served(proc, device{v.DevMajor, v.DevMinor}, key.Path) {
-				id = r.queryID(maps, v.Start)
-			}
+			id = r.idOf(proc, &perf.Mmap2{Addr: v.Start, Len: v.End - v.Start, Maj: v.DevMajor, Min: v.DevMinor, Ino: v.Inode, Filename: key.Path})
 			r.ids[key] = id
 		}
 		r.fill(&key, id)
@@ -121,14 +125,13 @@ func (r *mapReader) eachQuery(proc procfs.Proc, mnt uint64, fn func(*perf.Mmap2)
 	}
 }
 
-// queryID asks again, for the build-id: the kernel reads the file for it.
-// Most errors mean that the file has none.
-func (r *mapReader) queryID(maps *sys.FD, addr uint64) []byte {
-	var v sys.VMA
-	if err := r.query.Query(maps, addr, sys.ProcmapExecutable, true, &v); err != nil {
-		return nil
+// idOf is the build-id of a mapped file; empty if it has none or cannot be read.
+func (r *mapReader) idOf(proc procfs.Proc, m *perf.Mmap2) []byte {
+	id, err := r.reader.Mapped(proc, m)
+	if errors.Is(err, ErrSilent) {
+		r.silent++
 	}
-	return append([]byte(nil), v.BuildID...)
+	return id
 }
 
 func (r *mapReader) eachLine(proc procfs.Proc, mnt uint64, fn func(*perf.Mmap2) error) error {
@@ -139,9 +142,7 @@ func (r *mapReader) eachLine(proc procfs.Proc, mnt uint64, fn func(*perf.Mmap2) 
 		key := FileKey{Major: m.DevMajor, Minor: m.DevMinor, Inode: m.Inode, Mnt: mnt, Path: r.name(m.Path)}
 		id, known := r.ids[key]
 		if !known && m.Inode != 0 {
-			if !r.types.served(proc, device{m.DevMajor, m.DevMinor}, key.Path) {
-				id = readID(proc, m, key.Path)
-			}
+			id = r.idOf(proc, &perf.Mmap2{Addr: m.Start, Len: m.End - m.Start, Maj: m.DevMajor, Min: m.DevMinor, Ino: m.Inode, Filename: key.Path})
 			r.ids[key] = id
 		}
 		r.fill(&key, id)
@@ -151,45 +152,29 @@ func (r *mapReader) eachLine(proc procfs.Proc, mnt uint64, fn func(*perf.Mmap2) 
 	})
 }
 
-// readID reads the build-id out of the mapped file itself, not out of what
-// has its path, as the process sees it, by now. It is nil if there is none or it cannot be read.
-func readID(proc procfs.Proc, m *procfs.Mapping, path string) []byte {
-	f, err := OpenMapped(proc, m.Start, m.End, path)
-	if err != nil {
-		return nil
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil || !info.Mode().IsRegular() {
-		return nil
-	}
-	if st, ok := info.Sys().(*syscall.Stat_t); !ok || st.Ino != m.Inode {
-		return nil
-	}
-	id, err := buildid.FromFile(f, info.Size())
-	if err != nil || id.Len() > 20 {
-		return nil
-	}
-	return id.Bytes()
-}
-
-// OpenMapped opens the regular file that proc has mapped from start to end: by
-// map_files, which is for CAP_CHECKPOINT_RESTORE, or else by its path in the
-// task's root. What has the path need not be what is mapped: look before use.
-// Anything but a regular file is not opened. The caller closes the file.
-func OpenMapped(proc procfs.Proc, start, end uint64, path string) (*os.File, error) {
-	fd, err := sys.Open(proc.Path(fmt.Sprintf("map_files/%x-%x", start, end)), sys.OPath)
+// openMapped is IDReader.OpenMapped.
+func (w *way) openMapped(start, end uint64, path string) (*os.File, error) {
+	fd, err := sys.Open(w.proc.Path(fmt.Sprintf("map_files/%x-%x", start, end)), sys.OPath)
 	if err == nil {
-		return regular(fd, path)
+		return w.regular(fd, path)
 	}
-	return openAtPath(proc, path)
+	return w.openAtPath(path)
 }
 
-// openAtPath opens the regular file at path below the root of proc.
-func openAtPath(proc procfs.Proc, path string) (*os.File, error) {
-	fd, err := findAtPath(proc, path)
+// openAtPath opens the regular file at path below the root of the process.
+func (w *way) openAtPath(path string) (*os.File, error) {
+	fd, err := w.find(path)
 	if err != nil {
 		return nil, err
+	}
+	return w.regular(fd, path)
+}
+
+// regular opens what fd stands for, unless it is made up, and closes fd.
+func (w *way) regular(fd *sys.FD, path string) (*os.File, error) {
+	if err := w.enter(fd); err != nil {
+		fd.Close()
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return regular(fd, path)
 }

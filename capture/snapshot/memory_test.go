@@ -58,8 +58,11 @@ func TestFromMemory(t *testing.T) {
 	if id, ok := fromMemory(proc, &m); !ok || !bytes.Equal(id, want.Bytes()) {
 		t.Errorf("%x, %v, want %v", id, ok, want)
 	}
-	if id, ok := new(IDReader).Mapped(proc, &m); !ok || !bytes.Equal(id, want.Bytes()) {
-		t.Errorf("without the kernel's help: %x, %v, want %v", id, ok, want)
+	reader := NewIDReader(nil)
+	defer reader.Close()
+	reader.noQuery()
+	if id, err := reader.Mapped(proc, &m); err != nil || !bytes.Equal(id, want.Bytes()) {
+		t.Errorf("without the kernel's help: %x, %v, want %v", id, err, want)
 	}
 	for what, wrong := range map[string]func(*perf.Mmap2){
 		"another file":   func(m *perf.Mmap2) { m.Ino++ },

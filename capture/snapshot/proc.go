@@ -25,6 +25,9 @@ type Proc struct {
 	Clock sys.Clock
 	// TextMaps reads maps as text also where the kernel has PROCMAP_QUERY.
 	TextMaps bool
+	// Errands are for what may have to wait for a file system; nil: new ones for
+	// each Take.
+	Errands *Errands
 }
 
 var _ Source = (*Proc)(nil)
@@ -62,7 +65,7 @@ func (p *Proc) Take(ctx context.Context, scope Scope, sink Sink) (Stats, error) 
 			return w.stats, fmt.Errorf("process %d: %w", pid, err)
 		}
 	}
-	w.stats.Method = w.maps.method()
+	w.stats.Method, w.stats.Silent = w.maps.method(), w.maps.silent
 	return w.stats, nil
 }
 

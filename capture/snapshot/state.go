@@ -25,28 +25,47 @@ func (r *IDReader) Served(proc procfs.Proc, m *perf.Mmap2) bool {
 }
 
 // State looks at the file that has the mapping's path in the root of proc. It
-// is zero if there is none, or another file. The file is not opened, only
-// found, and no descriptor is kept: that would keep its file system mounted.
+// is zero if there is none, or another file, or none is found in time. The file is
+// not opened, only found, and no descriptor is kept: that would keep its file
+// system mounted.
 func (r *IDReader) State(proc procfs.Proc, m *perf.Mmap2) FileState {
 	if strings.HasSuffix(m.Filename, deletedSuffix) {
 		return FileState{}
 	}
-	fd, err := findAtPath(proc, m.Filename)
+	var state FileState
+	asked := *m
+	if !r.errands.run(func(x *errand) {
+		fd, err := (&way{r.types, proc, x}).find(asked.Filename)
+		state = stateOf(fd, &asked, err)
+	}) {
+		return FileState{}
+	}
+	return state
+}
+
+// OwnState is State in the root of this process, at less cost.
+func (r *IDReader) OwnState(m *perf.Mmap2) FileState {
+	if r.root == nil {
+		root, err := sys.Open("/", sys.OPath|sys.ODirectory)
+		if err != nil {
+			return FileState{}
+		}
+		r.root = root
+	}
+	fd, err := sys.FindCached(r.root, m.Filename)
+	if err != nil {
+		return r.State(procfs.FS{}.Self(), m)
+	}
+	return stateOf(fd, m, nil)
+}
+
+// stateOf is the state of what was found, which it closes.
+func stateOf(fd *sys.FD, m *perf.Mmap2, err error) FileState {
 	if err != nil {
 		return FileState{}
 	}
 	defer fd.Close()
 	st, err := fd.Stat()
-	return stateOf(&st, m, err)
-}
-
-// OwnState is State in the root of this process, at less cost.
-func (r *IDReader) OwnState(m *perf.Mmap2) FileState {
-	st, err := sys.Lstat(m.Filename)
-	return stateOf(&st, m, err)
-}
-
-func stateOf(st *sys.Stat, m *perf.Mmap2, err error) FileState {
 	if err != nil || st.Inode != m.Ino {
 		return FileState{}
 	}
@@ -56,14 +75,3 @@ func stateOf(st *sys.Stat, m *perf.Mmap2, err error) FileState {
 // deletedSuffix is what the kernel puts behind the path of a mapped file that
 // has none any more.
 const deletedSuffix = " (deleted)"
-
-// findAtPath finds what has the path below the root of proc, without opening
-// it. The caller closes the descriptor.
-func findAtPath(proc procfs.Proc, path string) (*sys.FD, error) {
-	root, err := sys.Open(proc.RootPath(), sys.OPath|sys.ODirectory)
-	if err != nil {
-		return nil, err
-	}
-	defer root.Close()
-	return sys.OpenInRoot(root, path, sys.OPath)
-}

@@ -6,4 +6,5 @@ package testutil
 const (
 	sysPerfEventOpen = 298
 	sysPidfdOpen     = 434
+	sysSetns         = 308
 )

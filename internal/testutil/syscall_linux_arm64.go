@@ -6,4 +6,5 @@ package testutil
 const (
 	sysPerfEventOpen = 241
 	sysPidfdOpen     = 434
+	sysSetns         = 268
 )

@@ -161,6 +161,21 @@ func OpenInMount(root *FD, path string, flags int) (*FD, error) {
 	return openInRoot(root, path, flags, unix.RESOLVE_NO_XDEV)
 }
 
+// FindCached is OpenInRoot with OPath of what the kernel has in memory, so that it
+// waits for no disk, no server and no program (RESOLVE_CACHED of openat2, Linux
+// 5.12). EAGAIN says nothing about the path but that the kernel would have to ask
+// a file system for it, or that the kernel is too old.
+func FindCached(root *FD, path string) (*FD, error) {
+	fd, err := openInRoot(root, path, OPath, resolveCached)
+	if errors.Is(err, unix.EINVAL) {
+		return nil, &os.PathError{Op: "openat2", Path: path, Err: unix.EAGAIN}
+	}
+	return fd, err
+}
+
+// resolveCached is RESOLVE_CACHED of linux/openat2.h.
+const resolveCached = 0x20
+
 func openInRoot(root *FD, path string, flags int, resolve uint64) (*FD, error) {
 	how := unix.OpenHow{
 		Flags:   uint64(flags | unix.O_CLOEXEC),
@@ -171,7 +186,8 @@ func openInRoot(root *FD, path string, flags int, resolve uint64) (*FD, error) {
 		runtime.KeepAlive(root)
 		// EAGAIN: a rename raced with the walk; the kernel asks to retry.
 		// Who owns the path can keep that up for ever.
-		if errors.Is(err, unix.EINTR) || errors.Is(err, unix.EAGAIN) && try < maxTries {
+		again := errors.Is(err, unix.EAGAIN) && resolve&resolveCached == 0 && try < maxTries
+		if errors.Is(err, unix.EINTR) || again {
 			continue
 		}
 		if err != nil {
@@ -192,11 +208,9 @@ var ErrNotRegular = errors.New("not a regular file")
 // is a regular file: a device would act on being opened, and a pipe or a leased
 // file would wait. It needs /proc. fd stays the caller's.
 func OpenRegular(fd *FD) (*FD, error) {
-	var st unix.Stat_t
-	err := unix.Fstat(fd.Int(), &st)
-	runtime.KeepAlive(fd)
+	st, err := fd.Stat()
 	if err != nil {
-		return nil, fmt.Errorf("fstat: %w", err)
+		return nil, err
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return nil, ErrNotRegular
@@ -209,32 +223,51 @@ func OpenRegular(fd *FD) (*FD, error) {
 // Stat is some of what the kernel knows of a file.
 type Stat struct {
 	Device, Inode, Size uint64
+	// Mode is the type of the file and its permissions (S_IF* of linux/stat.h).
+	Mode uint32
 	// The time of the last change, of content or attributes.
 	CtimeSec, CtimeNsec int64
+	// Mount is the mount that the file is on, as in /proc/PID/mountinfo. 0: the
+	// kernel does not tell (before Linux 5.8), or was not asked.
+	Mount uint64
 }
 
-// Stat asks for the descriptor's file; OPath descriptors do.
+// IsDir and IsLink are what the mode says.
+func (s *Stat) IsDir() bool  { return s.Mode&unix.S_IFMT == unix.S_IFDIR }
+func (s *Stat) IsLink() bool { return s.Mode&unix.S_IFMT == unix.S_IFLNK }
+
+// Stat asks for the descriptor's file; OPath descriptors do. It is what this
+// kernel knows: no server, and no program that serves a file system, is asked.
 func (f *FD) Stat() (Stat, error) {
-	var st unix.Stat_t
-	err := unix.Fstat(f.Int(), &st)
+	const (
+		flags = unix.AT_EMPTY_PATH | unix.AT_STATX_DONT_SYNC
+		mask  = unix.STATX_BASIC_STATS | unix.STATX_MNT_ID
+	)
+	var x unix.Statx_t
+	err := unix.Statx(f.Int(), "", flags, mask, &x)
 	runtime.KeepAlive(f)
 	if err != nil {
-		return Stat{}, fmt.Errorf("fstat: %w", err)
+		return Stat{}, fmt.Errorf("statx: %w", err)
 	}
-	return newStat(&st), nil
+	st := Stat{
+		Device: unix.Mkdev(x.Dev_major, x.Dev_minor), Inode: x.Ino, Size: x.Size, Mode: uint32(x.Mode),
+		CtimeSec: x.Ctime.Sec, CtimeNsec: int64(x.Ctime.Nsec),
+	}
+	if x.Mask&unix.STATX_MNT_ID != 0 {
+		st.Mount = x.Mnt_id
+	}
+	return st, nil
 }
 
-// Lstat asks for the file at path; a symbolic link at its end is not followed.
-func Lstat(path string) (Stat, error) {
-	var st unix.Stat_t
-	if err := unix.Lstat(path, &st); err != nil {
-		return Stat{}, &os.PathError{Op: "lstat", Path: path, Err: err}
-	}
-	return newStat(&st), nil
-}
+// DeviceNumbers are the parts of a device number.
+func DeviceNumbers(dev uint64) (major, minor uint32) { return unix.Major(dev), unix.Minor(dev) }
 
-func newStat(st *unix.Stat_t) Stat {
-	return Stat{Device: uint64(st.Dev), Inode: st.Ino, Size: uint64(st.Size), CtimeSec: int64(st.Ctim.Sec), CtimeNsec: int64(st.Ctim.Nsec)}
+// Readlink reads the text of the symbolic link that an OPath descriptor stands
+// for.
+func (f *FD) Readlink() (string, error) {
+	buf := make([]byte, unix.PathMax)
+	n, err := ReadlinkAt(f, "", buf)
+	return string(buf[:n]), err
 }
 
 // ReadlinkAt reads the text of the symbolic link name below dir into buf and

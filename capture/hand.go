@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package capture
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// grace is how long a hand may be busy with one file, and longer for each
+	// copyRate bytes by a second.
+	grace    = 3 * time.Second
+	copyRate = 16 << 20
+	// maxLost bounds the hands that do not come back.
+	maxLost = 16
+	// watchEvery is how often is looked for them at the end.
+	watchEvery = 50 * time.Millisecond
+)
+
+// hand is a goroutine that reads files of containers, whose file systems may
+// never answer (a server that is gone). Then it is lost, and another one goes
+// on with the next file; what the lost one still does, nobody looks at. A nil hand
+// has all the time.
+type hand struct {
+	until atomic.Int64 // when it is lost, unix time in ns; 0: it has nothing to do
+	lost  atomic.Bool
+}
+
+// hands are those of a keeper, whose mutex guards them.
+type hands struct {
+	current *hand // nil: there are none left
+	lost    int
+}
+
+// busy: it works on a file of so many bytes, as far as that is known.
+func (h *hand) busy(size int64) {
+	if h != nil {
+		h.until.Store(time.Now().Add(grace + time.Duration(size)*time.Second/copyRate).UnixNano())
+	}
+}
+
+func (h *hand) idle() {
+	if h != nil {
+		h.until.Store(0)
+	}
+}
+
+// isLost: nobody looks any more at what it does.
+func (h *hand) isLost() bool { return h != nil && h.lost.Load() }
+
+// overdue says whether the current one is lost from now on.
+func (s *hands) overdue(now time.Time) bool {
+	h := s.current
+	if h == nil {
+		return false
+	}
+	until := h.until.Load()
+	if until == 0 || now.UnixNano() < until {
+		return false
+	}
+	h.lost.Store(true)
+	s.current = nil
+	s.lost++
+	return true
+}
+
+// hire is another hand; nil if too many are lost.
+func (s *hands) hire() *hand {
+	if s.lost < maxLost {
+		s.current = new(hand)
+		return s.current
+	}
+	return nil
+}
+
+// await waits until done, or the deadline, and calls watch meanwhile. It is true
+// if it is done.
+func await(done <-chan struct{}, deadline time.Time, watch func()) bool {
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	end := time.NewTimer(time.Until(deadline))
+	defer end.Stop()
+	for {
+		select {
+		case <-done:
+			return true
+		case <-end.C:
+			return false
+		case <-tick.C:
+			watch()
+		}
+	}
+}

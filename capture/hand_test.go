@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package capture
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/gantry-tools/gantry/buildid"
+	"github.com/gantry-tools/gantry/capture/snapshot"
+	"github.com/gantry-tools/gantry/internal/linux/procfs"
+	"github.com/gantry-tools/gantry/internal/testutil"
+)
+
+// Where a hand waits for ever for one file, the next files are kept all the same,
+// and the recording ends.
+func TestLostHand(t *testing.T) {
+	testutil.Require(t, testutil.Tool("gcc"))
+	// A /proc where it takes a writer to find out what is mounted.
+	root := t.TempDir()
+	dir, mounts := filepath.Join(root, "proc/42"), filepath.Join(root, "proc/42/mountinfo")
+	if err := errors.Join(os.MkdirAll(filepath.Join(dir, "ns"), 0o755), os.Symlink("mnt:[7]", filepath.Join(dir, "ns/mnt")),
+		os.Symlink("/", filepath.Join(dir, "root")), syscall.Mkfifo(mounts, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	k := newKeeper(&Options{Store: t.TempDir()}, procfs.New(root))
+	defer k.close()
+	k.hostMnt = 1
+	prog, err := os.Open(testutil.SpinProgram(t, "kept_hot"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer prog.Close()
+	id, err := k.store.Add(prog, buildid.Source{Path: "/kept"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.start()
+	// Without a build-id it is asked for first whether a program serves it.
+	stuck := k.offer(&binaryKey{FileKey: snapshot.FileKey{Path: "/stuck", Inode: 1, Mnt: 7}}, seen{pid: 42, mnt: 7})
+	// An open for writing waits for the reader, who then waits for the text.
+	writer, err := os.OpenFile(mounts, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.mu.Lock()
+	lost := k.hands.current
+	k.mu.Unlock()
+	lost.until.Store(1) // long ago
+	k.watch()
+	if !lost.isLost() || stuck.err != snapshot.ErrSilent || !stuck.settled.Load() {
+		t.Errorf("lost %v, %+v", lost.isLost(), &stuck.fate)
+	}
+	if err := errors.Join(os.Remove(mounts), os.WriteFile(mounts, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	k.offer(&binaryKey{id: string(id.Bytes()), FileKey: snapshot.FileKey{Path: "/kept"}}, seen{pid: 42, mnt: 7})
+	writer.Close() // the lost one goes on: its result comes too late
+	k.wait()
+	sum, _ := k.result()
+	if sum.Kept != 1 || sum.Missing[snapshot.ErrSilent.Error()] != 1 || len(sum.Missing) != 1 {
+		t.Errorf("%+v", sum)
+	}
+}
