@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -83,9 +84,18 @@ func TestPodman(t *testing.T) {
 		t.Fatal(err)
 	}
 	name := "gantry-test-" + testutil.RandomHex(8)
-	t.Cleanup(func() { p.run(t, "rm", "-f", "-t", "0", name) })
+	var conmon int
+	t.Cleanup(func() {
+		p.run(t, "rm", "-f", "-t", "0", name)
+		if conmon > 0 {
+			testutil.AwaitEnd(t, conmon)
+		}
+	})
 	id := p.run(t, "run", "-d", "-i", "--name", name, "--label", "team=blue", "--network", "none", "--cgroup-parent", parent.Path,
 		"--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1000:1000", "--rootfs", filepath.Join(p.dir, "rootfs"), "/bin/cat")
+	if conmon, err = strconv.Atoi(p.run(t, "inspect", "--format", "{{.State.ConmonPid}}", name)); err != nil {
+		t.Fatal(err)
+	}
 	socket := p.serve(t)
 
 	r := refresh(t, &ResolverOptions{Sources: []Source{OCIState{"/run/runc"}, Podman{socket}}})

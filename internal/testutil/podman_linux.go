@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // PodmanSpec says what a Podman test container is.
@@ -95,18 +96,43 @@ func (p *Podman) run(t testing.TB, spec *PodmanSpec, parent, rootfs string) {
 		args = append(args, "--label", key+"="+value)
 	}
 	args = slices.Concat(args, []string{"--rootfs", rootfs}, spec.Args)
+	var conmon int
 	t.Cleanup(func() {
 		// --ignore: there is no container if run failed.
 		if out, err := p.command("rm", "--force", "--ignore", "--time", "0", spec.Name).CombinedOutput(); err != nil {
 			t.Errorf("cleanup: podman rm: %v\n%s", err, out)
 		}
+		if conmon > 0 {
+			AwaitEnd(t, conmon)
+		}
 	})
 	p.ID = p.output(t, args...)
 	var err error
+	if conmon, err = strconv.Atoi(p.output(t, "inspect", "--format", "{{.State.ConmonPid}}", spec.Name)); err != nil {
+		t.Fatal(err)
+	}
 	if p.PID, err = strconv.Atoi(p.output(t, "inspect", "--format", "{{.State.Pid}}", spec.Name)); err != nil {
 		t.Fatal(err)
 	}
 	p.CgroupPath = filepath.Join(parent, "libpod-"+p.ID)
+}
+
+// AwaitEnd waits until a process that is no child has ended, at most a minute.
+// The monitor of a Podman container calls Podman once more when the container is
+// gone, which writes into directories that the test is about to remove.
+func AwaitEnd(t testing.TB, pid int) {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	late := time.After(time.Minute)
+	for syscall.Kill(pid, 0) == nil {
+		select {
+		case <-tick.C:
+		case <-late:
+			t.Errorf("process %d does not end", pid)
+			return
+		}
+	}
 }
 
 // serve runs the API service. It is given a socket that already listens, as
