@@ -7,6 +7,9 @@ package snapshot
 import (
 	"errors"
 	"testing"
+
+	"github.com/gantry-tools/gantry/internal/linux/procfs"
+	"github.com/gantry-tools/gantry/perf"
 )
 
 // An errand that does not come back is given up; what others wait for in vain is
@@ -45,5 +48,19 @@ func TestErrands(t *testing.T) {
 	e.out = maxOut
 	if e.run(func(*errand) { t.Error("one too many") }) {
 		t.Error("one too many was sent")
+	}
+}
+
+// An errand that is not begun takes nothing with it: Go panics at a Procmap that
+// is left without being closed.
+func TestErrandNotBegun(t *testing.T) {
+	reader := NewIDReader(&Errands{out: maxOut})
+	defer reader.Close()
+	query := reader.query
+	if _, err := reader.read(procfs.FS{}.Self(), new(perf.Mmap2)); !errors.Is(err, ErrSilent) {
+		t.Errorf("with too many errands out: %v", err)
+	}
+	if reader.query != query {
+		t.Error("the query went with an errand that was not begun")
 	}
 }

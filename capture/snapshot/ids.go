@@ -8,6 +8,7 @@ import (
 	"errors"
 	"os"
 	"strings"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/gantry-tools/gantry/buildid"
@@ -75,7 +76,11 @@ func (r *IDReader) read(proc procfs.Proc, m *perf.Mmap2) ([]byte, error) {
 	var id []byte
 	var err error
 	asked, query := *m, r.query
+	var taken atomic.Bool // the query, by the errand or from it
 	if !r.errands.run(func(x *errand) {
+		if taken.Swap(true) {
+			return
+		}
 		// What has the query when nobody waits any more releases it.
 		x.release(func() {
 			if query != nil {
@@ -87,7 +92,7 @@ func (r *IDReader) read(proc procfs.Proc, m *perf.Mmap2) ([]byte, error) {
 			id, err = w.idOf(query, &asked)
 		}
 	}) {
-		if query != nil {
+		if taken.Swap(true) && query != nil {
 			r.query = sys.NewProcmap()
 		}
 		return nil, ErrSilent
