@@ -278,10 +278,9 @@ func (c *codeKeeper) watch() {
 func (c *codeKeeper) next(h *hand) (g *generator, over bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	defer func() { c.doing = g }()
 	for {
 		if h.isLost() {
-			return nil, true
+			return nil, true // another one has something to do
 		}
 		for len(c.waiting) == 0 && !c.stop {
 			c.wake.Wait()
@@ -292,11 +291,13 @@ func (c *codeKeeper) next(h *hand) (g *generator, over bool) {
 		g = c.waiting[0]
 		c.waiting = c.waiting[1:]
 		if g.queued = false; c.all[g.pid] == g {
+			c.doing = g
 			return g, c.stop
 		}
 	}
 	for _, g := range c.all {
 		if !c.given {
+			c.doing = g
 			return g, true
 		}
 	}

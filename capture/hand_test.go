@@ -67,3 +67,23 @@ func TestLostHand(t *testing.T) {
 		t.Errorf("%+v", sum)
 	}
 }
+
+// A lost hand that comes back leaves alone what another one does, of which the
+// watch must know.
+func TestLostHandComesBack(t *testing.T) {
+	k := newKeeper(&Options{Store: t.TempDir()}, procfs.New(t.TempDir()))
+	defer k.close()
+	c := k.code
+	lost, other := new(hand), new(hand)
+	for pid, h := range map[int]*hand{42: lost, 43: other} {
+		k.offer(memoryOf(pid))
+		if g, _ := c.next(h); g == nil || c.doing != g {
+			t.Fatalf("%+v is done, want %+v", c.doing, g)
+		}
+	}
+	doing := c.doing
+	lost.lost.Store(true)
+	if g, _ := c.next(lost); g != nil || c.doing != doing {
+		t.Errorf("a lost hand does %+v, another one %+v", g, c.doing)
+	}
+}
