@@ -51,11 +51,10 @@ func (s *Store) LookupCode(id ID) (f *os.File, size int64, err error) {
 	got, err := hashContent(f, size)
 	if err == nil && got != id {
 		err = fmt.Errorf("%w: %s", ErrMismatch, got)
-		s.root.Remove(name)
-		s.dropped.Add(1)
 	}
 	if err != nil {
 		f.Close()
+		s.drop(id, name, err)
 		return nil, 0, fmt.Errorf("look up generated code %s: %w", id, err)
 	}
 	s.touch(id)

@@ -50,25 +50,34 @@ func (s *Store) KeepDerived(key [32]byte, content []byte) error {
 func (s *Store) Derived(key [32]byte) ([]byte, error) {
 	id := hashedID(contentMark, key)
 	name := path.Join(linkOf(id), derivedName)
-	f, size, err := s.openFile(name)
+	b, err := s.readDerived(name)
 	if err != nil {
 		return nil, fmt.Errorf("derived content: %w", err)
 	}
-	defer f.Close()
-	b := []byte{}
-	if size <= maxDerived {
-		b = make([]byte, size)
-		if _, err := io.ReadFull(f, b); err != nil {
-			return nil, fmt.Errorf("derived content: %w", err)
-		}
-	}
 	if !wholeDerived(b) {
-		s.root.Remove(name)
-		s.dropped.Add(1)
+		s.dropIf(id, name, func() bool {
+			b, err := s.readDerived(name) // another writer may have put a good one there meanwhile
+			return err == nil && !wholeDerived(b)
+		})
 		return nil, fmt.Errorf("derived content of %s was damaged: %w", id, fs.ErrNotExist)
 	}
 	s.touch(id)
 	return b[derivedHead:], nil
+}
+
+// readDerived reads a file of derived content. What is too large is empty.
+func (s *Store) readDerived(name string) ([]byte, error) {
+	f, size, err := s.openFile(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if size > maxDerived {
+		return nil, nil
+	}
+	b := make([]byte, size)
+	_, err = io.ReadFull(f, b)
+	return b, err
 }
 
 func wholeDerived(b []byte) bool {

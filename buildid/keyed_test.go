@@ -7,7 +7,9 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -81,4 +83,45 @@ func TestDerived(t *testing.T) {
 	if _, err := s.Derived(key); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("after pruning: %v", err)
 	}
+}
+
+// Without a link it is found and pruned, too.
+func TestDerivedWithoutLink(t *testing.T) {
+	s, dir := newStore(t)
+	if err := os.Mkdir(filepath.Join(dir, linkDir), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	key := [32]byte{1, 2, 3}
+	if err := s.KeepDerived(key, []byte("tables")); err != nil {
+		t.Fatal(err)
+	}
+	id := hashedID(contentMark, key)
+	file := filepath.Join(dir, derivedPath, id.String(), derivedName)
+	if err := os.Remove(filepath.Join(dir, linkOf(id))); err != nil {
+		t.Fatal(err)
+	}
+	setUsed(t, filepath.Dir(file), time.Hour)
+	p, err := s.Prune(Limits{})
+	if err != nil || len(p.Removed) != 1 || !p.Removed[0].Orphan || p.Removed[0].Kind() != derivedName {
+		t.Errorf("pruned %+v, %v", p, err)
+	}
+	if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("it is still there: %v", err)
+	}
+}
+
+// What is good by now stays: another writer may have put it there since somebody
+// found it bad.
+func TestDropLooksAgain(t *testing.T) {
+	s, _ := newStore(t)
+	id, err := s.AddCode(strings.NewReader("1000 20 f\n"), 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.drop(id, path.Join(linkOf(id), codeName), ErrMismatch)
+	f, _, err := s.LookupCode(id)
+	if err != nil || s.Dropped() != 0 {
+		t.Fatalf("%v, %d dropped", err, s.Dropped())
+	}
+	f.Close()
 }

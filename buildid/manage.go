@@ -183,7 +183,7 @@ func (s *Store) orphans(linked []Entry) ([]Entry, error) {
 
 func isOurs(name string) bool {
 	return name == elfFileName || name == debugName || name == vdsoFileName || name == kallsymsName ||
-		name == unwindName || name == codeName
+		name == unwindName || name == codeName || name == derivedName
 }
 
 func (s *Store) readDir(name string) ([]fs.DirEntry, error) {
@@ -347,8 +347,16 @@ func (s *Store) drop(id ID, name string, err error) {
 	if !wrongFile(err) {
 		return
 	}
+	s.dropIf(id, name, func() bool {
+		err := s.verify(name, id)
+		return err != nil && wrongFile(err)
+	})
+}
+
+// dropIf is drop of a file that is bad.
+func (s *Store) dropIf(id ID, name string, bad func() bool) {
 	defer s.lock(exclusive)()
-	if err := s.verify(name, id); err == nil || !wrongFile(err) {
+	if !bad() {
 		return
 	}
 	if s.root.Remove(name) != nil {
