@@ -111,12 +111,7 @@ func (r *mapReader) eachQuery(proc procfs.Proc, mnt uint64, fn func(*perf.Mmap2)
 			return err
 		}
 		key := FileKey{Major: v.DevMajor, Minor: v.DevMinor, Inode: v.Inode, Mnt: mnt, Path: r.name(r.intern(v.Name))}
-		id, known := r.ids[key]
-		if !known && v.Inode != 0 {
-			id = r.idOf(proc, &perf.Mmap2{Addr: v.Start, Len: v.End - v.Start, Maj: v.DevMajor, Min: v.DevMinor, Ino: v.Inode, Filename: key.Path})
-			r.ids[key] = id
-		}
-		r.fill(&key, id)
+		r.fill(&key, r.idOf(proc, v.Start, v.End, &key))
 		r.rec.Addr, r.rec.Len, r.rec.PgOff = v.Start, v.End-v.Start, v.Offset
 		r.rec.Prot, r.rec.Flags = protOf(v.Flags), shareFlags(v.Flags&sys.ProcmapShared != 0)
 		if err := fn(&r.rec); err != nil {
@@ -125,12 +120,21 @@ func (r *mapReader) eachQuery(proc procfs.Proc, mnt uint64, fn func(*perf.Mmap2)
 	}
 }
 
-// idOf is the build-id of a mapped file; empty if it has none or cannot be read.
-func (r *mapReader) idOf(proc procfs.Proc, m *perf.Mmap2) []byte {
-	id, err := r.reader.Mapped(proc, m)
+// idOf is the build-id of the file that proc has mapped from start to end; empty
+// if it has none or cannot be read.
+func (r *mapReader) idOf(proc procfs.Proc, start, end uint64, key *FileKey) []byte {
+	id, known := r.ids[*key]
+	if known || key.Inode == 0 {
+		return id
+	}
+	id, err := r.reader.Mapped(proc, &perf.Mmap2{Addr: start, Len: end - start, Maj: key.Major, Min: key.Minor, Ino: key.Inode, Filename: key.Path})
 	if errors.Is(err, ErrSilent) {
 		r.silent++
 	}
+	if len(r.ids) >= maxIDs {
+		clear(r.ids)
+	}
+	r.ids[*key] = id
 	return id
 }
 
@@ -140,12 +144,7 @@ func (r *mapReader) eachLine(proc procfs.Proc, mnt uint64, fn func(*perf.Mmap2) 
 			return nil
 		}
 		key := FileKey{Major: m.DevMajor, Minor: m.DevMinor, Inode: m.Inode, Mnt: mnt, Path: r.name(m.Path)}
-		id, known := r.ids[key]
-		if !known && m.Inode != 0 {
-			id = r.idOf(proc, &perf.Mmap2{Addr: m.Start, Len: m.End - m.Start, Maj: m.DevMajor, Min: m.DevMinor, Ino: m.Inode, Filename: key.Path})
-			r.ids[key] = id
-		}
-		r.fill(&key, id)
+		r.fill(&key, r.idOf(proc, m.Start, m.End, &key))
 		r.rec.Addr, r.rec.Len, r.rec.PgOff = m.Start, m.End-m.Start, m.Offset
 		r.rec.Prot, r.rec.Flags = uint32(m.Prot), shareFlags(m.Shared)
 		return fn(&r.rec)
@@ -218,8 +217,12 @@ func (r *mapReader) name(path string) string {
 	return path
 }
 
-// maxNames bounds the interned paths: a process can have any number of them.
-const maxNames = 1 << 16
+// maxNames bounds the interned paths, and maxIDs the files whose build-id is
+// remembered: a process can have any number of them, also under one path.
+const (
+	maxNames = 1 << 16
+	maxIDs   = 1 << 16
+)
 
 func (r *mapReader) intern(b []byte) string {
 	if s, ok := r.names[string(b)]; ok {
@@ -227,7 +230,6 @@ func (r *mapReader) intern(b []byte) string {
 	}
 	if len(r.names) >= maxNames {
 		clear(r.names)
-		clear(r.ids)
 	}
 	s := string(b)
 	r.names[s] = s

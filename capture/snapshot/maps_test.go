@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package snapshot
+
+import (
+	"testing"
+
+	"github.com/gantry-tools/gantry/internal/linux/procfs"
+	"github.com/gantry-tools/gantry/perf"
+)
+
+// However many files processes have mapped, only so many are remembered, whichever
+// way they are read.
+func TestRememberedIDsAreBounded(t *testing.T) {
+	for _, text := range []bool{true, false} {
+		var r mapReader
+		r.init(&Proc{TextMaps: text})
+		for i := range uint64(maxIDs) {
+			r.ids[FileKey{Inode: i + 1, Path: "/of/another (deleted)"}] = nil
+		}
+		told := 0
+		err := r.each(procfs.FS{}.Self(), 0, func(m *perf.Mmap2) error {
+			if m.Ino != 0 {
+				told++
+			}
+			return nil
+		})
+		if err != nil || told == 0 {
+			t.Errorf("%d files of this process, %v", told, err)
+		}
+		if n := len(r.ids); n == 0 || n > told {
+			t.Errorf("%s: %d files are remembered, this process has mapped %d", r.method(), n, told)
+		}
+		r.close()
+	}
+}
