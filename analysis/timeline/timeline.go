@@ -24,8 +24,9 @@ type Process struct {
 
 	told    []perf.NSLink // what was told first: of threads that have no own
 	maps    *Maps
-	threads int  // alive or in their Grace
-	gone    bool // its pid belongs to nobody, or to another process
+	threads int     // alive or in their Grace
+	alive   *Thread // the last of those that have not exited
+	gone    bool    // its pid belongs to nobody, or to another process
 }
 
 // Maps are the mappings of the process now. They are valid until the next
@@ -54,6 +55,9 @@ type Thread struct {
 	own    []perf.NSLink // nil: those of the process
 	named  bool          // Comm was told, of it or of who made it
 	exited bool
+	// before and after are its neighbours among those of its process that have not
+	// exited.
+	before, after *Thread
 	// exitTime is when it exited last.
 	exitTime uint64
 }
@@ -140,7 +144,29 @@ func (t *Timeline) thread(pid, tid int32) *Thread {
 	p.threads++
 	th := &Thread{TID: tid, Process: p, Serial: t.nextSerial(), Comm: unnamed(tid)}
 	t.threads[tid] = th
+	p.enter(th)
 	return th
+}
+
+// enter adds a thread to those that have not exited.
+func (p *Process) enter(th *Thread) {
+	if th.before = p.alive; th.before != nil {
+		th.before.after = th
+	}
+	p.alive = th
+}
+
+// leave is for one that has exited.
+func (p *Process) leave(th *Thread) {
+	if th.after != nil {
+		th.after.before = th.before
+	} else if p.alive == th {
+		p.alive = th.before
+	}
+	if th.before != nil {
+		th.before.after = th.after
+	}
+	th.before, th.after = nil, nil
 }
 
 func unnamed(tid int32) string { return fmt.Sprintf(":%d", tid) }
@@ -182,7 +208,7 @@ func (t *Timeline) Apply(rec perf.Record, time uint64) {
 	case *perf.Exit:
 		t.exit(r, time)
 	case *perf.Comm:
-		t.comm(r)
+		t.comm(r, time)
 	case *perf.Mmap:
 		t.mmap(r)
 	case *perf.Mmap2:
@@ -296,10 +322,13 @@ func (t *Timeline) own(p *Process) *Maps {
 const maxCopied = 16 << 20
 
 func (t *Timeline) exit(r *perf.Exit, time uint64) {
-	th := t.threads[r.TID]
-	if th == nil || th.exited || th.Process.PID != r.PID {
-		return
+	if th := t.threads[r.TID]; th != nil && !th.exited && th.Process.PID == r.PID {
+		t.ended(th, time)
 	}
+}
+
+func (t *Timeline) ended(th *Thread, time uint64) {
+	th.Process.leave(th)
 	th.exited, th.exitTime = true, time
 	t.exits = append(t.exits, exit{time, th})
 }
@@ -326,6 +355,7 @@ func (t *Timeline) remove(th *Thread) {
 	delete(t.threads, th.TID)
 	t.recent[uint8(th.TID)] = nil
 	p := th.Process
+	p.leave(th)
 	if p.threads--; p.threads == 0 && t.processes[p.PID] == p {
 		t.forget(p)
 	}
@@ -346,7 +376,7 @@ func (t *Timeline) forget(p *Process) {
 	}
 }
 
-func (t *Timeline) comm(r *perf.Comm) {
+func (t *Timeline) comm(r *perf.Comm, time uint64) {
 	th := t.Thread(r.PID, r.TID)
 	th.named = true
 	if th.Comm != r.Comm {
@@ -359,7 +389,23 @@ func (t *Timeline) comm(r *perf.Comm) {
 		th.Process.maps = t.newMaps()
 		// If the task had exited, that was the first thread of its process: this is
 		// another one, which goes on with its number (de_thread in fs/exec.c).
-		th.exited = false
+		if th.exited {
+			th.exited = false
+			th.Process.enter(th)
+		}
+		t.alone(th, time)
+	}
+}
+
+// alone: what executes a program is alone in its process. If it was not the first
+// thread, the number that it had is nobody's any more, and no EXIT tells of that.
+func (t *Timeline) alone(th *Thread, time uint64) {
+	for other := th.Process.alive; other != nil; {
+		next := other.before
+		if other != th {
+			t.ended(other, time)
+		}
+		other = next
 	}
 }
 

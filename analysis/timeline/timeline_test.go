@@ -206,6 +206,34 @@ func TestExitHasGrace(t *testing.T) {
 	}
 }
 
+// A thread that executes a program goes on with the number of the first one, and
+// its own ends without an EXIT.
+func TestNumberOfAThreadThatExecuted(t *testing.T) {
+	l := newLog()
+	l.do(comm(1, 1, "old"), fork(1, 1, 2, 1), fork(1, 1, 3, 1), fork(1, 1, 4, 1), exitOf(1, 3), exitOf(1, 1), exec(1, "new"), mmap(1, 0x1000, 0x1000, "/new"))
+	if l.threads[4] == nil {
+		t.Error("no Grace for what comes late")
+	}
+	l.now += Grace + 1
+	l.do(comm(9, 9, "other"))
+	for _, tid := range []int32{2, 3, 4} {
+		if l.threads[tid] != nil {
+			t.Errorf("%d is remembered", tid)
+		}
+	}
+	if p := l.Process(1); p == nil || p.threads != 1 || p.alive != l.threads[1] || p.alive.before != nil {
+		t.Errorf("the process is %+v", p)
+	}
+	l.want(t, 1, 0x1000, "/new")
+	// It ends as others do.
+	l.do(exitOf(1, 1))
+	l.now += Grace + 1
+	l.do(comm(9, 9, "other"))
+	if l.Process(1) != nil {
+		t.Error("the process is remembered after its end")
+	}
+}
+
 // TestExitGraceOfAReusedPid: the end of the old one's Grace must not take the
 // new one away.
 func TestExitGraceOfAReusedPid(t *testing.T) {
