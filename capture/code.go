@@ -23,7 +23,6 @@ import (
 	"github.com/gantry-tools/gantry/internal/linux/procfs"
 	"github.com/gantry-tools/gantry/internal/linux/sys"
 	"github.com/gantry-tools/gantry/perf"
-	"github.com/gantry-tools/gantry/perf/perfdata"
 )
 
 const (
@@ -59,7 +58,10 @@ type generator struct {
 	listed bool // it is in looking
 	due    uint64
 	pause  uint64
-	dumps  []*dump
+	// late is the pause while others go on after the first thread, or are on their
+	// way out.
+	late  uint64
+	dumps []*dump
 
 	// Of the worker alone. The descriptors outlive the process: its root does
 	// not.
@@ -77,14 +79,6 @@ type dump struct {
 	at   seen
 	file *os.File
 	err  error
-}
-
-// keptCode is what was kept of a process.
-type keptCode struct {
-	id   buildid.ID
-	pid  int32 // of a perf map
-	mnt  uint64
-	dump *binaryKey // of a jitdump file; nil: a perf map
 }
 
 // codeKeeper keeps perf maps and jitdump files in the store, as they are when
@@ -188,12 +182,14 @@ func (c *codeKeeper) exited(pid, tid int32) {
 	if g := c.all[pid]; g != nil {
 		g.ended = g.ended || pid == tid
 		if g.ended {
+			g.late = 0
 			c.push(g)
 		}
 	}
 }
 
-// nextRound looks again for the perf maps that were not there.
+// nextRound looks again for the perf maps that were not there, and whether the
+// processes have ended whose first thread has.
 func (c *codeKeeper) nextRound() {
 	if c == nil {
 		return
@@ -202,12 +198,11 @@ func (c *codeKeeper) nextRound() {
 	defer c.mu.Unlock()
 	c.round++
 	c.looking = slices.DeleteFunc(c.looking, func(g *generator) bool {
-		if g.due > c.round && !g.ended {
+		if g.due > c.round {
 			return false
 		}
-		if g.listed = false; !g.ended {
-			c.push(g)
-		}
+		g.listed = false
+		c.push(g)
 		return true
 	})
 }
@@ -304,16 +299,31 @@ func (c *codeKeeper) next(h *hand) (g *generator, over bool) {
 	return nil, true
 }
 
-// over says whether a process whose first thread has ended has no other.
+// over says whether a process whose first thread has ended has no other that goes
+// on. One that executes a program does so with the number of the first
+// (de_thread in fs/exec.c), as if that had not ended.
 func (c *codeKeeper) over(g *generator) bool {
 	c.mu.Lock()
 	ended := g.ended
+	g.ended = false // unless it ends again while this looks
 	c.mu.Unlock()
 	if !ended {
 		return false
 	}
 	st, err := c.fs.Proc(int(g.pid)).Stat()
-	return err != nil || st.NumThreads <= 1 || g.inner != 0 && st.StartTime != g.start
+	if err != nil || g.inner != 0 && st.StartTime != g.start {
+		return true
+	}
+	if !st.Exiting() {
+		return false
+	}
+	if st.NumThreads <= 1 {
+		return true
+	}
+	c.mu.Lock()
+	g.ended = true // others go on, or have not ended yet
+	c.mu.Unlock()
+	return false
 }
 
 // end has the rest be kept.
@@ -340,18 +350,24 @@ func (c *codeKeeper) wait(deadline time.Time) {
 func (c *codeKeeper) look(h *hand, g *generator) {
 	if !c.hold(g) {
 		g.err = errMany
-		return
-	}
-	c.find(g)
-	if h.isLost() {
+	} else if c.find(g); h.isLost() {
 		c.release(g)
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if g.file == nil && !g.listed {
+	switch {
+	case g.ended:
+		g.late = min(max(1, 2*g.late), lastPause)
+		g.due = c.round + g.late
+	case g.holds && g.file == nil && !g.listed:
 		g.pause = min(max(1, 2*g.pause), lastPause)
-		g.due, g.listed = c.round+g.pause, true
+		g.due = c.round + g.pause
+	default:
+		return
+	}
+	if !g.listed {
+		g.listed = true
 		c.looking = append(c.looking, g)
 	}
 }
@@ -544,51 +560,5 @@ func (c *codeKeeper) release(g *generator) {
 	if g.holds {
 		g.holds = false
 		c.open--
-	}
-}
-
-// buildIDs are the perf maps in the form in which readers look for them.
-func (c *codeKeeper) buildIDs() []perfdata.BuildIDEntry {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var list []perfdata.BuildIDEntry
-	for _, k := range c.kept {
-		if k.dump == nil {
-			list = append(list, perfdata.BuildIDEntry{PID: -1, Misc: perf.MiscUser, ID: k.id.Bytes(), Path: k.path()})
-		}
-	}
-	slices.SortFunc(list, func(a, b perfdata.BuildIDEntry) int { return strings.Compare(a.Path, b.Path) })
-	return list
-}
-
-// path is what a timeline calls the memory that a perf map is about: the number
-// is that of the process on the host.
-func (k *keptCode) path() string { return fmt.Sprintf("/tmp/perf-%d.map", k.pid) }
-
-// files tell apart what processes with one number have written, and find
-// jitdump files.
-func (c *codeKeeper) files() buildid.MappedFiles {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var list buildid.MappedFiles
-	for _, k := range c.kept {
-		m := buildid.Mapped{ID: k.id, Path: k.path(), MountNS: k.mnt}
-		if d := k.dump; d != nil {
-			m.Path, m.Major, m.Minor, m.Inode = d.Path, d.Major, d.Minor, d.Inode
-		}
-		list = append(list, m)
-	}
-	return list
-}
-
-// sumUp adds what became of generated code.
-func (c *codeKeeper) sumUp(sum *Binaries) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	sum.Code = len(c.kept)
-	for why, n := range c.missing {
-		for range n {
-			sum.miss(why)
-		}
 	}
 }

@@ -213,6 +213,121 @@ func TestPerfMapOfEnded(t *testing.T) {
 	}
 }
 
+// When the first thread has ended, others may go on, and one that executes a program
+// does so with its number. What is on its way out is looked at again.
+func TestOverWhenTheLastHasEnded(t *testing.T) {
+	const pid, exiting = 77, 0x40c // PF_EXITING and others
+	for _, tt := range []struct {
+		name    string
+		state   byte
+		flags   int
+		threads int
+		start   int
+		over    bool
+		ended   bool // it is to be looked at again
+	}{
+		{"gone", 0, 0, 0, 0, true, false},
+		{"nobody has looked yet", 'Z', exiting, 1, 5, true, false},
+		{"on its way out", 'R', exiting, 1, 5, true, false},
+		{"others go on", 'Z', exiting, 2, 5, false, true},
+		{"all are on their way out", 'R', exiting, 3, 5, false, true},
+		{"a thread has executed", 'S', 0x400000, 1, 5, false, false},
+		{"and has threads", 'S', 0x400000, 3, 5, false, false},
+		{"another process", 'S', 0x400000, 1, 6, true, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			root := t.TempDir()
+			dir := filepath.Join(root, "proc", fmt.Sprint(pid))
+			if err := os.MkdirAll(dir, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			text := fmt.Sprintf("%d (java) %c 1 1 1 0 -1 %d 0 0 0 0 0 0 0 0 20 0 %d 0 %d 0 0\n", pid, tt.state, tt.flags, tt.threads, tt.start)
+			if tt.state != 0 {
+				if err := os.WriteFile(filepath.Join(dir, "stat"), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			c := startCodeKeeper(t).code
+			c.fs = procfs.New(root)
+			g := &generator{pid: pid, inner: 1, start: 5, pause: lastPause, due: lastPause, listed: true}
+			c.all[pid], c.looking = g, []*generator{g}
+			c.exited(pid, pid)
+			if over := c.over(g); over != tt.over || g.ended != tt.ended && !over {
+				t.Fatalf("over %t, to be looked at again %t", over, g.ended)
+			}
+			if tt.over {
+				return
+			}
+			c.next(nil)
+			c.look(nil, g)
+			c.nextRound()
+			if again := len(c.waiting) == 1; again != tt.ended {
+				t.Errorf("looked at again in the next round: %t", again)
+			}
+		})
+	}
+}
+
+// executesSource executes itself from its second thread, then waits for the end of
+// its input.
+const executesSource = `
+#include <pthread.h>
+#include <unistd.h>
+
+static char **args;
+
+static void *run(void *x) {
+	execl(args[0], args[0], "again", (char *)0);
+	return x;
+}
+
+int main(int argc, char **argv) {
+	pthread_t t;
+	char c;
+
+	if (argc > 1) {
+		write(1, "r", 1);
+		while (read(0, &c, 1) > 0)
+			;
+		return 0;
+	}
+	args = argv;
+	pthread_create(&t, 0, run, 0);
+	for (;;)
+		pause();
+}
+`
+
+// The real thing of it: the process goes on after the EXIT of its first thread.
+func TestGeneratorThatExecutedFromAThread(t *testing.T) {
+	cmd := exec.Command(testutil.CompileC(t, executesSource, "-pthread"))
+	in, err1 := cmd.StdinPipe()
+	out, err2 := cmd.StdoutPipe()
+	if err := errors.Join(err1, err2, cmd.Start()); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	defer in.Close()
+	if _, err := io.ReadFull(out, make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	c := startCodeKeeper(t).code
+	g := &generator{pid: int32(cmd.Process.Pid)}
+	c.all[g.pid] = g
+	c.exited(g.pid, g.pid)
+	if c.over(g) || g.ended {
+		t.Error("it is taken for ended")
+	}
+	cmd.Process.Kill()
+	if _, err := out.Read(make([]byte, 1)); err != io.EOF { // its files are closed once it is on its way out
+		t.Fatal(err)
+	}
+	c.exited(g.pid, g.pid)
+	if !c.over(g) {
+		t.Error("it is not taken for ended")
+	}
+}
+
 // A map that comes late is found, by looking again and again.
 func TestPerfMapComesLate(t *testing.T) {
 	j := newJail(t)

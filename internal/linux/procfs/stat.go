@@ -36,6 +36,14 @@ const pfKthread = 0x00200000
 // KernelThread reports whether the task belongs to the kernel.
 func (s *Stat) KernelThread() bool { return s.Flags&pfKthread != 0 }
 
+// pfExiting is PF_EXITING of linux/sched.h.
+const pfExiting = 0x00000004
+
+// Exiting reports whether the task is on its way out, or has ended and nobody has
+// looked yet: it runs no code of its own any more. The EXIT record of perf comes
+// after it has become so.
+func (s *Stat) Exiting() bool { return s.Flags&pfExiting != 0 || s.State == 'Z' || s.State == 'X' }
+
 // Start is when the task started, as nanoseconds of CLOCK_BOOTTIME.
 func (s *Stat) Start() uint64 { return s.StartTime * uint64(Ticks) }
 
