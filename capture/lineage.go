@@ -22,6 +22,22 @@ import (
 type lineage struct {
 	events []lineageEvent
 	mapped int32 // process whose mapping was told of last
+	// lost counts the events that there was no room for: which processes they
+	// leave unknown cannot be told.
+	lost int
+}
+
+// maxLineage bounds the events that are remembered, to 48 MiB: those of a million
+// processes that run already, or of some minutes in which thousands are made every
+// second.
+const maxLineage = 2 << 20
+
+func (l *lineage) add(ev lineageEvent) {
+	if len(l.events) >= maxLineage {
+		l.lost++
+		return
+	}
+	l.events = append(l.events, ev)
 }
 
 // lineageEvent is one step in the life of a process.
@@ -78,7 +94,7 @@ func (l *lineage) happened(rec perf.Record) {
 	default:
 		return
 	}
-	l.events = append(l.events, ev)
+	l.add(ev)
 }
 
 // told takes note of a record of the snapshot.
@@ -86,12 +102,12 @@ func (l *lineage) told(rec perf.Record) {
 	switch rec := rec.(type) {
 	case *perf.Fork:
 		if rec.PID == rec.TID {
-			l.events = append(l.events, lineageEvent{time: rec.SampleID.Time, what: seenProcess, pid: rec.PID})
+			l.add(lineageEvent{time: rec.SampleID.Time, what: seenProcess, pid: rec.PID})
 		}
 	case *perf.Mmap2:
 		if rec.PID != l.mapped {
 			l.mapped = rec.PID
-			l.events = append(l.events, lineageEvent{time: rec.SampleID.Time, what: mappingsToldOf, pid: rec.PID})
+			l.add(lineageEvent{time: rec.SampleID.Time, what: mappingsToldOf, pid: rec.PID})
 		}
 	}
 }

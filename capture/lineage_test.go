@@ -88,3 +88,15 @@ func TestLineage(t *testing.T) {
 		}
 	}
 }
+
+// A flood of processes takes only so much memory; what was not remembered of it is
+// counted.
+func TestLineageIsBounded(t *testing.T) {
+	var s story
+	for i := range maxLineage/2 + 2 {
+		s.fork(uint64(i), int32(i%1000)+10, 5).exit(uint64(i), int32(i%1000)+10, int32(i%1000)+10)
+	}
+	if len(s.l.events) != maxLineage || s.l.lost != 4 {
+		t.Errorf("%d are remembered, %d lost", len(s.l.events), s.l.lost)
+	}
+}

@@ -94,6 +94,9 @@ type snapshotStats struct {
 	// still unknown after the last time.
 	Passes int `json:"passes"`
 	Missed int `json:"missed,omitempty"`
+	// Unheeded are the beginnings and ends of processes meanwhile that there was
+	// no room to remember: they may have led to more that were missed.
+	Unheeded int `json:"unheeded,omitempty"`
 }
 
 // tasks tells of all tasks in the scope, until every process that was made
@@ -127,7 +130,7 @@ func (t *teller) tasks(ctx context.Context, scope snapshot.Scope) (err error) {
 		}
 		missing := r.side.lineage.missing()
 		if len(missing) == 0 || stats.Passes == maxPasses {
-			stats.Missed = len(missing)
+			stats.Missed, stats.Unheeded = len(missing), r.side.lineage.lost
 			return nil
 		}
 		scope = snapshot.Scope{PIDs: missing}
