@@ -129,6 +129,17 @@ func withCure(err error, cure string) error {
 	return hint.Wrap(err, cure)
 }
 
+// checkNamespaces refuses what is no name: perf's -n is a switch, behind which
+// the next flag is taken for one.
+func checkNamespaces(list []string) error {
+	for _, name := range list {
+		if strings.HasPrefix(name, "-") {
+			return withCure(errors.New("-n is a Kubernetes namespace here, and takes a name"), "perf's -n of reports is -N, --show-nr-samples")
+		}
+	}
+	return nil
+}
+
 // perfKeyCure says what to do about what perf takes for a sort key.
 func perfKeyCure(keys string) string {
 	for key := range strings.SplitSeq(keys, ",") {

@@ -50,6 +50,8 @@ func TestPerfWords(t *testing.T) {
 	for _, tt := range []struct{ args, hint string }{
 		{"report --sort overhead,sym", "leave overhead out"},
 		{"report -n -i x", "--show-nr-samples"},
+		{"report -n --stdio", "--show-nr-samples"},
+		{"annotate -n --stdio", "--show-nr-samples"},
 		{"report --nonsense", "see 'gantry report --help'"},
 	} {
 		var stdout, stderr bytes.Buffer

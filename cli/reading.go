@@ -43,6 +43,9 @@ func (f *readFlags) register(fl *pflag.FlagSet, x *report.Filter) {
 
 // parse checks the flags that need no recording.
 func (f *readFlags) parse() (err error) {
+	if err := checkNamespaces(f.chosen.Namespace); err != nil {
+		return err
+	}
 	if f.selectors, err = splitContainers(f.container); err != nil {
 		return err
 	}

@@ -145,10 +145,10 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	// perf's -n is a switch.
-	if ns := cmd.Flags().Lookup("namespace"); ns != nil && strings.HasPrefix(ns.Value.String(), "[-") {
-		return usageError(cmd, withCure(errors.New("-n is a Kubernetes namespace here, and takes a name"),
-			"perf's -n of reports is -N, --show-nr-samples"))
+	if list, err := cmd.Flags().GetStringSlice("namespace"); err == nil {
+		if err := checkNamespaces(list); err != nil {
+			return usageError(cmd, err)
+		}
 	}
 	return usageError(cmd, fmt.Errorf("%s takes no argument, but there is %q", cmd.CommandPath(), args[0]))
 }
