@@ -121,16 +121,20 @@ func TestSilentFUSE(t *testing.T) {
 }
 
 // checkMapped asserts that the mappings of each path have the wanted build-id,
-// those of programs that began meanwhile too.
+// those of programs that began meanwhile too. A program that has ended before it
+// is looked at may have none, if the machine is too busy to look at that in time
+// which still has the file.
 func checkMapped(t *testing.T, path string, want map[string][]byte) {
 	t.Helper()
-	seen := map[string]int{}
+	seen, without := map[string]int{}, map[string]int{}
 	for _, rec := range read(t, path).records {
 		m, ok := rec.(*perf.Mmap2)
 		if !ok || want[m.Filename] == nil {
 			continue
 		}
-		if !bytes.Equal(m.BuildID, want[m.Filename]) {
+		if len(m.BuildID) == 0 {
+			without[m.Filename]++
+		} else if !bytes.Equal(m.BuildID, want[m.Filename]) {
 			t.Errorf("mapping of %s in process %d: build-id %x, want %x", m.Filename, m.PID, m.BuildID, want[m.Filename])
 		}
 		seen[m.Filename]++
@@ -138,6 +142,9 @@ func checkMapped(t *testing.T, path string, want map[string][]byte) {
 	for at := range want {
 		if seen[at] == 0 {
 			t.Errorf("no mapping of %s", at)
+		}
+		if without[at] > seen[at]/4 {
+			t.Errorf("%d of %d mappings of %s have no build-id", without[at], seen[at], at)
 		}
 	}
 }

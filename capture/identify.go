@@ -25,7 +25,8 @@ type identifier struct {
 	reader  *snapshot.IDReader
 	hostMnt uint64
 	known   map[snapshot.FileKey]*knownFile
-	paths   map[string]string // interned
+	holders map[snapshot.FileKey]holder // by file, less the inode's generation
+	paths   map[string]string           // interned
 	round   uint64
 	asked   int // how often a file was not known
 	unknown knownFile
@@ -40,6 +41,12 @@ type knownFile struct {
 	kept  *binary            // what the keeper made of it, nil: not offered
 	// silent: its file system did not answer in time.
 	silent bool
+}
+
+// holder is where a process has had a file mapped since before the recording.
+type holder struct {
+	pid       int32
+	addr, len uint64
 }
 
 const (
@@ -160,6 +167,10 @@ func (x *identifier) ask(key snapshot.FileKey, m *mapping, in space, mounts map[
 		silent = errors.Is(err, snapshot.ErrSilent)
 	}
 	if err != nil && !silent {
+		id, err = x.held(rec, in)
+		silent = errors.Is(err, snapshot.ErrSilent)
+	}
+	if err != nil && !silent {
 		delete(x.known, key)
 		return &x.unknown
 	}
@@ -210,6 +221,35 @@ func (x *identifier) neighbour(m *perf.Mmap2, in space, mounts map[int32]space) 
 		}
 	}
 	return nil, errGone
+}
+
+// hold takes note of a mapping that a snapshot tells of.
+func (x *identifier) hold(m *perf.Mmap2, in space) {
+	key := holderKey(m, in)
+	if _, ok := x.holders[key]; ok {
+		return
+	}
+	if x.holders == nil || len(x.holders) >= maxKnown {
+		x.holders = make(map[snapshot.FileKey]holder)
+	}
+	x.holders[key] = holder{m.PID, m.Addr, m.Len}
+}
+
+// held looks the file up in the process that had it mapped already when the
+// recording began, as nothing else leads to it: something may be mounted over its
+// path. As long as that process has it, no other file can have got its inode.
+func (x *identifier) held(m *perf.Mmap2, in space) ([]byte, error) {
+	h, ok := x.holders[holderKey(m, in)]
+	if !ok || h.pid == m.PID {
+		return nil, errGone
+	}
+	there := *m
+	there.PID, there.Addr, there.Len = h.pid, h.addr, h.len
+	return x.reader.Mapped(x.fs.Proc(int(h.pid)), &there)
+}
+
+func holderKey(m *perf.Mmap2, in space) snapshot.FileKey {
+	return snapshot.FileKey{Major: m.Maj, Minor: m.Min, Inode: m.Ino, Gen: in.gen(0), Mnt: in.mnt, Path: m.Filename}
 }
 
 func (x *identifier) intern(b []byte) string {

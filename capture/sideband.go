@@ -281,6 +281,7 @@ func (w *sidebandWalker) statusMapping(rec *perf.Mmap2) {
 	if t.binary != nil && t.binary.settled.Load() {
 		return
 	}
+	w.ids.hold(rec, t.in)
 	key := keyOf(rec, t.in)
 	t.binary = w.offer(&key, seen{int(rec.PID), t.in.mnt, rec.Addr, rec.Addr + rec.Len})
 	if t.binary == nil {

@@ -20,8 +20,9 @@ var ErrSilent = errors.New("its file system did not answer in time")
 // the file system answers, and nobody looks at what it brings.
 //
 // Nothing else ends a thread that is inside of the kernel, so that there is a
-// bound on how many are given up: on one file system, and at all. All waiting in
-// vain together takes a few seconds, as patience wears out.
+// bound on how many are given up: on one file system, and at all. Waiting in vain
+// takes a few seconds at most, and an eighth of the time after them, as patience
+// wears out. It comes back, for a machine can also be too busy for a moment.
 //
 // File systems that a program serves (FUSE) are not waited for at all: see
 // mountTypes. A thread that waits for one cannot even be killed, and would keep
@@ -32,7 +33,8 @@ type Errands struct {
 	mu   sync.Mutex
 	out  int         // errands that were given up and have not come back
 	on   map[any]int // of them, by what they wait for
-	vain int         // how often was waited in vain
+	vain int         // how often was waited in vain, less what is forgiven
+	last time.Time   // when that grew or was forgiven last
 }
 
 const (
@@ -44,6 +46,8 @@ const (
 	// leastPatience, which a disk needs that turns, and leastRemote.
 	patience, leastPatience     = time.Second, 50 * time.Millisecond
 	remotePatience, leastRemote = 100 * time.Millisecond, 10 * time.Millisecond
+	// forgiven is after how long one wait in vain counts no more.
+	forgiven = 8 * patience
 )
 
 // errand is one of them. Its fields are guarded by home's mutex.
@@ -61,6 +65,9 @@ type errand struct {
 func (e *Errands) run(work func(x *errand)) bool {
 	x := &errand{home: e}
 	e.mu.Lock()
+	if now := time.Now(); e.vain > 0 && now.Sub(e.last) >= forgiven {
+		e.vain, e.last = e.vain-1, now
+	}
 	worn := min(e.vain, 10)
 	full := e.out >= maxOut
 	e.mu.Unlock()
@@ -131,7 +138,7 @@ func (x *errand) giveUp() bool {
 	}
 	x.lost = true
 	e.out++
-	e.vain++
+	e.vain, e.last = e.vain+1, time.Now()
 	if e.on == nil {
 		e.on = make(map[any]int)
 	}
