@@ -52,6 +52,8 @@ func TestPerfWords(t *testing.T) {
 		{"report -n -i x", "--show-nr-samples"},
 		{"report -n --stdio", "--show-nr-samples"},
 		{"annotate -n --stdio", "--show-nr-samples"},
+		{"top -p 1", "'gantry record -g --duration 5s'"},
+		{"--nonsense", "see 'gantry --help'"},
 		{"report --nonsense", "see 'gantry report --help'"},
 	} {
 		var stdout, stderr bytes.Buffer

@@ -111,6 +111,10 @@ container did it. Its verbs and letters are perf's, its files are perf.data.
 	root.SetOut(e.stdout)
 	root.SetErr(e.stderr)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		// Of a command that is none, no flag is known either.
+		if args := cmd.Flags().Args(); cmd == root && len(args) > 0 {
+			return noSuchCommand(cmd, args)
+		}
 		return usageError(cmd, flagError(err))
 	})
 	cobra.AddTemplateFunc("flagUsages", flagUsages)
