@@ -295,14 +295,15 @@ func (r *Recorder) record(ctx context.Context) error {
 			return fmt.Errorf("enable sideband: %w", err)
 		}
 	}
-	if err := r.tellStatus(ctx); err != nil {
-		return err
-	}
-	r.started = time.Now()
+	// The rings of sideband fill up from here on, while the snapshot is taken, too.
 	calm := r.hurry()
 	if calm != nil {
 		defer calm()
 	}
+	if err := r.tellStatus(ctx); err != nil {
+		return err
+	}
+	r.started = time.Now()
 	if err := r.set.enable(); err != nil {
 		return err
 	}

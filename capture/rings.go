@@ -75,8 +75,8 @@ const (
 	// dumpsPerSideband is how many times as large as the ring of sideband that of
 	// dumped stacks is, if its size was given.
 	dumpsPerSideband = 4
-	// leastSideband holds what happens while the snapshot is taken, when nothing
-	// is read: 64 KiB were too few beside a build.
+	// leastSideband holds what happens between two looks while the snapshot is
+	// taken: 64 KiB were too few beside a build.
 	leastSideband = 256 << 10
 )
 
