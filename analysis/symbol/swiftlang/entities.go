@@ -45,7 +45,20 @@ func (m *machine) labels(t *node) string {
 			names[t.params-1-i] = "_"
 		}
 	}
-	return "(" + strings.Join(names, ":") + ":)"
+	return "(" + m.join(names, ":") + ":)"
+}
+
+// join joins names, which may be one name many times over, unless that is too long
+// to be shown.
+func (m *machine) join(names []string, sep string) string {
+	size := 0
+	for _, name := range names {
+		if size += len(name) + len(sep); size > maxOutput {
+			m.fail()
+			return ""
+		}
+	}
+	return strings.Join(names, sep)
 }
 
 // entity runs an operator that makes functions and variables, or what is said of

@@ -2,10 +2,7 @@
 
 package swiftlang
 
-import (
-	"fmt"
-	"strings"
-)
+import "fmt"
 
 // paramIndex reads which parameter is meant, and returns its name: A, B, and A1
 // of the types inside.
@@ -63,7 +60,7 @@ func (m *machine) path() string {
 	for _, n := range m.items(m.associated) {
 		names = append(names, n.text)
 	}
-	return strings.Join(names, ".")
+	return m.join(names, ".")
 }
 
 // archetype reads types that begin with Q.

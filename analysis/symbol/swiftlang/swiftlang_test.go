@@ -122,6 +122,19 @@ func TestBounds(t *testing.T) {
 	}
 }
 
+// TestLongLabels: one long name for a thousand parameters is not even put together.
+func TestLongLabels(t *testing.T) {
+	for params, bad := range map[string]bool{"9": false, "999": true} {
+		m := &machine{s: "1a1f400" + strings.Repeat("x", 400) + "A" + params + "CySi_S" + params + "itF"}
+		for m.pos < len(m.s) && !m.bad {
+			m.step()
+		}
+		if m.bad != bad {
+			t.Errorf("%s more labels: failed %v, want %v", params, m.bad, bad)
+		}
+	}
+}
+
 func FuzzDemangle(f *testing.F) {
 	for name := range names {
 		f.Add(name)
