@@ -5,7 +5,6 @@
 package bpfprog
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -112,29 +111,6 @@ func (r *Reader) ask(fd *sys.FD, counts []int) ([]byte, []sys.BPFArray, error) {
 	}
 	_, err := sys.BPFInfo(fd, info, arrays...)
 	return info, arrays, err
-}
-
-// readXlated reads the translated instructions only.
-func (r *Reader) readXlated(fd *sys.FD) ([]byte, error) {
-	const which = 1 // of BPFArrayPlaces
-	var counts [len(guess)]int
-	for n := guess[which]; ; {
-		counts[which] = n
-		info, arrays, err := r.ask(fd, counts[:])
-		if err != nil {
-			return nil, err
-		}
-		place := perfdata.BPFArrayPlaces()[which]
-		n = int(nativeOrder.Uint32(info[place.CountAt:]))
-		switch {
-		case nativeOrder.Uint64(info[place.AddrAt:]) == 0 || n == 0:
-			return nil, nil
-		case n > maxDetails:
-			return nil, errTooLarge
-		case n <= len(arrays[which].Memory):
-			return bytes.Clone(arrays[which].Memory[:n]), nil
-		}
-	}
 }
 
 // decode makes the section of perf.data out of what the kernel gave, and reads

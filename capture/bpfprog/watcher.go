@@ -386,11 +386,7 @@ func (w *Watcher) load(e *event, fd *sys.FD, err error) bool {
 	case d != nil:
 		w.book.details(d, perfdata.BPFRouteEvent, w.slept)
 	case copied != nil:
-		d = copied.details()
-		if fd != nil {
-			d.Xlated, _ = w.reader.readXlated(fd) // the copy has all but this
-		}
-		w.book.details(d, perfdata.BPFRouteKernel, w.slept)
+		w.book.details(copied.details(), perfdata.BPFRouteKernel, w.slept)
 	case w.copier != nil:
 		w.late = append(w.late, lateLoad{id: e.id, loader: loader, since: time.Now(), err: err})
 		return false

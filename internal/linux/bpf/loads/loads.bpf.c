@@ -38,8 +38,20 @@ struct btf {
 	__u32 data_size;
 	__u32 id;
 };
+enum bpf_map_type {
+	BPF_MAP_TYPE_UNSPEC,
+};
 struct bpf_map {
+	enum bpf_map_type map_type;
+	__u32 value_size, max_entries;
 	__u32 id;
+};
+struct bpf_array {
+	struct bpf_map map;
+	char value[1];
+};
+struct bpf_insn {
+	__u8 code;
 };
 typedef struct {
 	__u32 val;
@@ -75,10 +87,12 @@ enum bpf_prog_type {
 struct bpf_prog {
 	__u16 gpl_compatible : 1;
 	enum bpf_prog_type type;
+	__u32 len; // of insnsi
 	__u32 jited_len;
 	__u8 tag[TAG_LEN];
 	void *bpf_func;
 	struct bpf_prog_aux *aux;
+	struct bpf_insn insnsi[1];
 };
 struct bpf_iter__bpf_prog {
 	struct bpf_iter_meta *meta;
@@ -92,7 +106,7 @@ struct pt_regs {
 #pragma clang attribute pop
 
 // The kinds of records: one LOAD, what belongs to it, one END.
-enum { KIND_LOAD = 1, KIND_CODE, KIND_MAPS, KIND_FUNCS, KIND_LINES, KIND_JITED_LINES, KIND_BTF, KIND_END };
+enum { KIND_LOAD = 1, KIND_CODE, KIND_MAPS, KIND_FUNCS, KIND_LINES, KIND_JITED_LINES, KIND_BTF, KIND_INSNS, KIND_END };
 
 enum { NS_NET, NS_UTS, NS_IPC, NS_PID, NS_USER, NS_MNT, NS_CGROUP, NS_TIME, NS_COUNT };
 
@@ -120,9 +134,19 @@ struct load {
 	// How much of each array follows, of elements and bytes.
 	__u32 maps, funcs, lines, jited_lines;
 	__u64 btf_size;
+	__u32 insns, unused;
+};
+
+// The data of KIND_MAPS, for each map: where the instructions know it to be.
+struct map {
+	__u64 address;
+	__u64 values; // of an array
+	__u32 id, type, value_size, entries;
 };
 
 #define PIECE 8192
+
+#define MAPS (PIECE / sizeof(struct map))
 
 // MUCH is how many bytes in the ring wake the reader: it holds the smallest
 // copies of fewer programs than its rings hold records of loads.
@@ -132,7 +156,7 @@ struct record {
 	struct head h;
 	union {
 		struct load load;
-		__u32 words[PIECE / 4];
+		struct map maps[PIECE / sizeof(struct map)];
 		__u8 bytes[PIECE];
 	};
 };
@@ -281,10 +305,20 @@ static long copy_map(__u32 i, void *ctx)
 	struct copy *c = ctx;
 	struct bpf_prog_aux *aux = c->aux;
 	struct bpf_map *map = 0;
+	struct map *m;
 
 	bpf_probe_read_kernel(&map, sizeof(map), BPF_CORE_READ(aux, used_maps) + i);
-	if (map && i < PIECE / 4)
-		c->r->words[i] = BPF_CORE_READ(map, id);
+	if (!map || i >= MAPS)
+		return 1;
+	m = &c->r->maps[i];
+	m->address = (__u64)map;
+	m->id = BPF_CORE_READ(map, id);
+	m->type = BPF_CORE_READ(map, map_type);
+	m->value_size = BPF_CORE_READ(map, value_size);
+	m->entries = BPF_CORE_READ(map, max_entries);
+	m->values = 0;
+	if (m->type == BPF_MAP_TYPE_ARRAY)
+		m->values = (__u64)map + bpf_core_field_offset(struct bpf_array, value);
 	return 0;
 }
 
@@ -349,6 +383,7 @@ static __always_inline void copy_program(struct record *r, struct bpf_prog_aux *
 	l->funcs = BPF_CORE_READ(aux, func_info_cnt);
 	l->lines = BPF_CORE_READ(aux, nr_linfo);
 	l->jited_lines = BPF_CORE_READ(aux, jited_linfo) ? l->lines : 0;
+	l->insns = BPF_CORE_READ(prog, len);
 	l->btf_size = BPF_CORE_READ(aux, btf, data_size);
 	bpf_probe_read_kernel(l->name, NAME_LEN, (void *)aux + bpf_core_field_offset(struct bpf_prog_aux, name));
 	describe(l, task);
@@ -356,19 +391,21 @@ static __always_inline void copy_program(struct record *r, struct bpf_prog_aux *
 
 	bpf_loop(subs, copy_code, &c, 0);
 	n = BPF_CORE_READ(aux, used_map_cnt);
-	if (n > PIECE / 4)
-		n = PIECE / 4;
+	if (n > MAPS)
+		n = MAPS;
 	if (n) {
 		bpf_loop(n, copy_map, &c, 0);
 		r->h.kind = KIND_MAPS;
 		r->h.offset = 0;
-		r->h.whole = n * 4;
-		emit(r, n * 4);
+		r->h.whole = n * sizeof(struct map);
+		emit(r, n * sizeof(struct map));
 	}
 	copy_all(&c, KIND_FUNCS, BPF_CORE_READ(aux, func_info), (__u64)BPF_CORE_READ(aux, func_info_cnt) * 8);
 	copy_all(&c, KIND_LINES, BPF_CORE_READ(aux, linfo), (__u64)BPF_CORE_READ(aux, nr_linfo) * 16);
 	copy_all(&c, KIND_JITED_LINES, BPF_CORE_READ(aux, jited_linfo), (__u64)BPF_CORE_READ(aux, nr_linfo) * 8);
 	copy_all(&c, KIND_BTF, BPF_CORE_READ(aux, btf, data), BPF_CORE_READ(aux, btf, data_size));
+	// Those of all subprograms: the kernel keeps them for who asks.
+	copy_all(&c, KIND_INSNS, (void *)prog + bpf_core_field_offset(struct bpf_prog, insnsi), (__u64)BPF_CORE_READ(prog, len) * 8);
 	r->h.kind = KIND_END;
 	r->h.size = 0;
 	n = bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) > MUCH ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP;

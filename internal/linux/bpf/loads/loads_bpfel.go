@@ -46,8 +46,10 @@ type programRecord struct {
 		Lines       uint32
 		JitedLines  uint32
 		BtfSize     uint64
+		Insns       uint32
+		Unused      uint32
 	}
-	_ [8056]byte
+	_ [8048]byte
 }
 
 // Names of all BPF objects in the ELF.

@@ -34,7 +34,7 @@ func loadRecord(subs uint32) []byte {
 	}
 	copy(b[80:], "a name of 16 by\x00")
 	copy(b[96:], "com")
-	for i, v := range []uint32{2, 2, 1, 1, 2} { // what whole has
+	for i, v := range []uint32{2, 2, 1, 1, 2, 0, 3} { // what whole has
 		binary.LittleEndian.PutUint32(b[112+4*i:], v)
 	}
 	return record(kindLoad, 0, 0, 0, b)
@@ -53,11 +53,12 @@ func whole() [][]byte {
 		loadRecord(2),
 		record(kindCode, 0, 0, 3, []byte{1, 2}), record(kindCode, 0, 2, 3, []byte{3}),
 		record(kindCode, 1, 0, 1, []byte{4}),
-		record(kindMaps, 0, 0, 8, words(8, 9)),
+		record(kindMaps, 0, 0, 64, append(mapRecord(8, 0xffff888000001000, 0), mapRecord(9, 0xffff888000002000, 0xffff888000002100)...)),
 		record(kindFuncs, 0, 0, 16, words(0, 1, 2, 3)),
 		record(kindLines, 0, 0, 16, words(0, 1, 2, 3)),
 		record(kindJITedLines, 0, 0, 8, words(4, 5)),
 		record(kindBTF, 0, 0, 2, []byte{6, 7}),
+		record(kindInsns, 0, 0, 24, insns(ld(0xffff888000002104), []uint64{0x95})),
 		record(kindEnd, 0, 0, 0, nil),
 	}
 }
@@ -69,6 +70,7 @@ func TestParse(t *testing.T) {
 			JITed: []byte{1, 2, 3, 4}, MapIDs: []uint32{8, 9}, KSyms: []uint64{0xffffffffc0000000, 0xffffffffc0000001}, FuncLens: []uint32{3, 1},
 			Funcs: []perfdata.BPFFunc{{Insn: 0, Type: 1}, {Insn: 2, Type: 3}}, Tags: [][8]byte{{1, 2, 3, 4, 5, 6, 7, 0}, {1, 2, 3, 4, 5, 6, 7, 1}},
 			Lines: []perfdata.BPFLine{{Insn: 0, File: 1, Text: 2, LineCol: 3}}, JITedLines: []uint64{5<<32 | 4},
+			Xlated: append(words(0x2018, 9, 0, 4), words(0x95, 0)...),
 		},
 		BTF:    []byte{6, 7},
 		Loader: perfdata.BPFLoader{PID: 41, TID: 42, Comm: "com", Cgroup: 5, Namespaces: map[string]uint64{"net": 4026531833}},

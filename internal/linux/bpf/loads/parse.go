@@ -13,13 +13,13 @@ import (
 	"github.com/gantry-tools/gantry/perf/perfdata"
 )
 
-// A Program is a program as it was when it was loaded. There are no translated
-// instructions.
+// A Program is a program as it was when it was loaded.
 type Program struct {
 	perfdata.BPFProgram
 	BTF    []byte
 	Loader perfdata.BPFLoader // pids are those of the first pid namespace
-	// Incomplete: all the code is there, but a record of something else was lost.
+	// Incomplete: all the code is there, but a record of something else was lost,
+	// or the translated instructions cannot be told as the kernel tells them.
 	Incomplete bool
 }
 
@@ -35,13 +35,14 @@ const (
 	kindLines
 	kindJITedLines
 	kindBTF
+	kindInsns
 	kindEnd
 )
 
 // Sizes of struct head and struct load, and of what is in them.
 const (
-	headSize, loadSize = 40, 136
-	nsCount, nameSize  = 8, 16
+	headSize, loadSize, mapSize = 40, 144, 32
+	nsCount, nameSize           = 8, 16
 	// maxParts bounds the programs that are put together at once, maxWhole
 	// the size of one array.
 	maxParts, maxWhole = 256, 4 << 20
@@ -54,13 +55,14 @@ type partial struct {
 	load Program
 	subs int
 	want counts
+	maps []kernelMap
 	data []byte
 }
 
 // counts is how much there is of each array beside the code.
 type counts struct {
-	maps, funcs, lines, jitedLines uint32
-	btf                            uint64
+	maps, funcs, lines, jitedLines, insns uint32
+	btf                                   uint64
 }
 
 // parser puts programs together from records. Those of several CPUs may be
@@ -132,7 +134,7 @@ func (p *parser) begin(id uint32, tag, data []byte) error {
 	}
 	l.Name = text(data[80 : 80+nameSize])
 	l.Loader.Comm = text(data[80+nameSize : 80+2*nameSize])
-	x.want = counts{maps: u32(112), funcs: u32(116), lines: u32(120), jitedLines: u32(124), btf: u64(128)}
+	x.want = counts{maps: u32(112), funcs: u32(116), lines: u32(120), jitedLines: u32(124), btf: u64(128), insns: u32(136)}
 	if p.parts == nil {
 		p.parts = make(map[uint32]*partial)
 	}
@@ -160,8 +162,9 @@ func (x *partial) array(kind uint32, index int, address uint64, tag []byte) {
 		l.Tags = append(l.Tags, [8]byte(tag))
 		l.JITed = append(l.JITed, b...)
 	case kindMaps:
-		for at := 0; at+4 <= len(b); at += 4 {
-			l.MapIDs = append(l.MapIDs, u32(at))
+		for at := 0; at+mapSize <= len(b); at += mapSize {
+			m := parseMap(b[at : at+mapSize])
+			x.maps, l.MapIDs = append(x.maps, m), append(l.MapIDs, m.id)
 		}
 	case kindFuncs:
 		for at := 0; at+8 <= len(b); at += 8 {
@@ -177,6 +180,8 @@ func (x *partial) array(kind uint32, index int, address uint64, tag []byte) {
 		}
 	case kindBTF:
 		l.BTF = bytes.Clone(b)
+	case kindInsns:
+		l.Xlated = bytes.Clone(b)
 	}
 }
 
@@ -186,9 +191,13 @@ func (x *partial) finish() *Program {
 		return nil
 	}
 	l := &x.load
-	l.Incomplete = x.want != counts{
-		maps: uint32(len(l.MapIDs)), funcs: uint32(len(l.Funcs)),
+	got := counts{
+		maps: uint32(len(l.MapIDs)), funcs: uint32(len(l.Funcs)), insns: uint32(len(l.Xlated) / insnSize),
 		lines: uint32(len(l.Lines)), jitedLines: uint32(len(l.JITedLines)), btf: uint64(len(l.BTF)),
+	}
+	l.Incomplete = got != x.want
+	if got.maps != x.want.maps || got.insns != x.want.insns || !tell(l.Xlated, x.maps) {
+		l.Xlated, l.Incomplete = nil, true
 	}
 	return l
 }
