@@ -4,6 +4,7 @@ package testutil
 
 import (
 	"bytes"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -117,7 +118,8 @@ func (p *Podman) run(t testing.TB, spec *PodmanSpec, parent, rootfs string) {
 	p.CgroupPath = filepath.Join(parent, "libpod-"+p.ID)
 }
 
-// AwaitEnd waits until a process that is no child has ended, at most a minute.
+// AwaitEnd waits until a process that is no child has ended, at most a minute. Who
+// is its parent may leave it a zombie.
 // The monitor of a Podman container calls Podman once more when the container is
 // gone, which writes into directories that the test is about to remove.
 func AwaitEnd(t testing.TB, pid int) {
@@ -125,7 +127,11 @@ func AwaitEnd(t testing.TB, pid int) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	late := time.After(time.Minute)
-	for syscall.Kill(pid, 0) == nil {
+	for {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil || bytes.Contains(stat, []byte(") Z ")) {
+			return
+		}
 		select {
 		case <-tick.C:
 		case <-late:
