@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/gantry-tools/gantry/capture/bpfprog"
 	"github.com/gantry-tools/gantry/capture/perfevent"
@@ -25,11 +26,15 @@ type bpfWatch struct {
 	cancel  context.CancelFunc
 	done    chan error // nil: not started
 	shown   uint64     // programs whose details a killed recorder leaves
+	showAt  time.Time  // when those of others are shown, at the earliest
 }
 
 // maxShown bounds the details that a killed recorder leaves of programs that were loaded
 // meanwhile, in bytes: they are written with each round.
 const maxShown = 1 << 20
+
+// showEvery is how often they are written at most.
+const showEvery = time.Second
 
 // openBPF opens the watch of BPF programs. They are read whatever the target is:
 // a task may run anybody's. It is not for users without privilege, who do without.
@@ -102,13 +107,15 @@ func (b *bpfWatch) features(f *perfdata.Features) {
 }
 
 // show has the file show the details that are known by now if the recorder is
-// killed. Once they are too many, those stay that were shown last.
+// killed: at most once a second, for all of them are written each time. Once they
+// are too many, those stay that were shown last.
 func (b *bpfWatch) show(out *perfdata.Writer) {
 	if b == nil {
 		return
 	}
 	n, size := b.book.Taken()
-	if n == b.shown || size > maxShown {
+	now := time.Now()
+	if n == b.shown || size > maxShown || now.Before(b.showAt) {
 		return
 	}
 	info, btf := b.book.Sections()
@@ -116,7 +123,7 @@ func (b *bpfWatch) show(out *perfdata.Writer) {
 	if btf != nil {
 		sections[perfdata.FeatureBPFBTF] = btf
 	}
-	b.shown = n
+	b.shown, b.showAt = n, now.Add(showEvery)
 	out.ShowFeatures(sections)
 }
 

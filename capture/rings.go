@@ -7,7 +7,6 @@ package capture
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/gantry-tools/gantry/capture/perfevent"
 	"github.com/gantry-tools/gantry/perf"
@@ -62,26 +61,10 @@ func chooseRings(o *Options, events []*perf.Event, cpus int) ringSizes {
 			size /= 2
 		}
 	}
-	sideband := sidebandRing
-	if o.RingSize != 0 && slices.ContainsFunc(events, dumped) {
-		// The size is a decision about memory, and a sample is as large as a
-		// hundred records of sideband.
-		sideband = min(max(size/dumpsPerSideband, leastSideband), sidebandRing)
-	}
-	return ringSizes{samples: size, sideband: sideband}
+	// That of sideband stays: half of it lost thousands of records in storms of
+	// processes that began while the snapshot was taken.
+	return ringSizes{samples: size, sideband: sidebandRing}
 }
-
-const (
-	// dumpsPerSideband is how many times as large as the ring of sideband that of
-	// dumped stacks is, if its size was given.
-	dumpsPerSideband = 4
-	// leastSideband holds what happens between two looks while the snapshot is
-	// taken: 64 KiB were too few beside a build.
-	leastSideband = 256 << 10
-)
-
-// dumped: the samples have stacks in them.
-func dumped(ev *perf.Event) bool { return ev.Attr.SampleType&perf.SampleStackUser != 0 }
 
 // busy: the event may write faster than a small ring is read.
 func busy(a *perf.Attr) bool {

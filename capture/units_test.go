@@ -129,13 +129,6 @@ func TestChooseRings(t *testing.T) {
 			t.Errorf("%s: %+v, want %d", tt.name, got, tt.want)
 		}
 	}
-	// Of a size that was given, dumped stacks get most.
-	for size, want := range map[int]int{16 << 10: leastSideband, 1 << 20: 256 << 10, 3 << 19: 384 << 10, 64 << 20: sidebandRing} {
-		got := chooseRings(&Options{RingSize: size}, []*perf.Event{perf.NewEvent(dummy, "dummy"), perf.NewEvent(dwarf, "e")}, 2)
-		if got != (ringSizes{samples: size, sideband: want}) {
-			t.Errorf("dumped stacks, %d bytes: %+v, want %d for sideband", size, got, want)
-		}
-	}
 }
 
 // Rings become smaller until they are permitted, those of samples only without

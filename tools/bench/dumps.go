@@ -22,8 +22,8 @@ const (
 	lossRate   = 4999
 	dumpsInput = "dumps.perf.data"
 
-	// Rings of the loss rows, in KiB a CPU. Beside it gantry has one of a
-	// quarter for sideband, and perf one of 512 KiB for BPF programs.
+	// Rings of the loss rows, in KiB a CPU. Beside it gantry has one of
+	// 512 KiB for sideband, and perf one of 512 KiB for BPF programs.
 	dumpRing = 1024
 )
 
