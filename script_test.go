@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -37,6 +38,12 @@ func TestScript(t *testing.T) {
 	repo, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)
+	}
+	if signal.Ignored(syscall.SIGHUP) {
+		// Programs begin with it ignored as well, unless it is caught here.
+		c := make(chan os.Signal, 1)
+		signal.Notify(c, syscall.SIGHUP)
+		defer signal.Stop(c)
 	}
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
