@@ -231,9 +231,12 @@ func (c *codeKeeper) run(h *hand) {
 			return
 		}
 		h.busy(0)
-		if over || c.over(g) {
+		switch {
+		case c.refused(g):
+			c.drop(g)
+		case over || c.over(g):
 			c.finish(h, g)
-		} else {
+		default:
 			c.look(h, g)
 		}
 		h.idle()
@@ -245,7 +248,7 @@ func (c *codeKeeper) retire(h *hand) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if h.isLost() {
-		c.hands.lost--
+		c.hands.back(h)
 	} else {
 		c.hands.current = nil
 		close(c.done)
@@ -259,7 +262,7 @@ func (c *codeKeeper) watch() {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.hands.overdue(time.Now()) {
+	if c.doing == nil || !c.hands.overdue(time.Now(), c.fs.Proc(int(c.doing.pid))) {
 		return
 	}
 	if g := c.doing; c.all[g.pid] == g {
@@ -297,6 +300,28 @@ func (c *codeKeeper) next(h *hand) (g *generator, over bool) {
 		}
 	}
 	return nil, true
+}
+
+// refused: too many hands were lost for the container of the process.
+func (c *codeKeeper) refused(g *generator) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.hands.enough(c.fs.Proc(int(g.pid)))
+}
+
+// drop keeps nothing of a process.
+func (c *codeKeeper) drop(g *generator) {
+	c.mu.Lock()
+	if c.all[g.pid] == g {
+		delete(c.all, g.pid)
+	}
+	c.miss(snapshot.ErrSilent)
+	dumps := g.dumps
+	c.mu.Unlock()
+	for _, d := range dumps {
+		d.file.Close() // nil too
+	}
+	c.release(g)
 }
 
 // over says whether a process whose first thread has ended has no other that goes

@@ -7,6 +7,8 @@ package capture
 import (
 	"sync/atomic"
 	"time"
+
+	"github.com/gantry-tools/gantry/internal/linux/procfs"
 )
 
 const (
@@ -14,8 +16,10 @@ const (
 	// copyRate bytes by a second.
 	grace    = 3 * time.Second
 	copyRate = 16 << 20
-	// maxLost bounds the hands that do not come back.
-	maxLost = 16
+	// maxLost bounds the hands that do not come back, maxLostOf those that were
+	// lost for processes of one cgroup: a container is not to use up what the
+	// others need.
+	maxLost, maxLostOf = 16, 4
 	// watchEvery is how often is looked for them at the end.
 	watchEvery = 50 * time.Millisecond
 )
@@ -27,12 +31,14 @@ const (
 type hand struct {
 	until atomic.Int64 // when it is lost, unix time in ns; 0: it has nothing to do
 	lost  atomic.Bool
+	of    string // the cgroup it was lost for
 }
 
 // hands are those of a keeper, whose mutex guards them.
 type hands struct {
 	current *hand // nil: there are none left
 	lost    int
+	of      map[string]int // of them, by the cgroup
 }
 
 // busy: it works on a file of so many bytes, as far as that is known.
@@ -51,8 +57,9 @@ func (h *hand) idle() {
 // isLost: nobody looks any more at what it does.
 func (h *hand) isLost() bool { return h != nil && h.lost.Load() }
 
-// overdue says whether the current one is lost from now on.
-func (s *hands) overdue(now time.Time) bool {
+// overdue says whether the current one, which works for proc, is lost from now
+// on.
+func (s *hands) overdue(now time.Time, proc procfs.Proc) bool {
 	h := s.current
 	if h == nil {
 		return false
@@ -62,9 +69,31 @@ func (s *hands) overdue(now time.Time) bool {
 		return false
 	}
 	h.lost.Store(true)
+	h.of, _ = proc.CgroupText() // "" if it has ended
 	s.current = nil
 	s.lost++
+	if s.of == nil {
+		s.of = make(map[string]int)
+	}
+	s.of[h.of]++
 	return true
+}
+
+// back is for a lost one that comes back.
+func (s *hands) back(h *hand) {
+	s.lost--
+	if s.of[h.of]--; s.of[h.of] == 0 {
+		delete(s.of, h.of)
+	}
+}
+
+// enough says whether so many were lost for proc that none is to be any more.
+func (s *hands) enough(proc procfs.Proc) bool {
+	if s.lost < maxLostOf {
+		return false
+	}
+	of, _ := proc.CgroupText()
+	return s.of[of] >= maxLostOf
 }
 
 // hire is another hand; nil if too many are lost.

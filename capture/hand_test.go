@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/gantry-tools/gantry/buildid"
 	"github.com/gantry-tools/gantry/capture/snapshot"
@@ -85,5 +86,57 @@ func TestLostHandComesBack(t *testing.T) {
 	lost.lost.Store(true)
 	if g, _ := c.next(lost); g != nil || c.doing != doing {
 		t.Errorf("a lost hand does %+v, another one %+v", g, c.doing)
+	}
+}
+
+// Hands that were lost for one cgroup leave the others theirs, and come back.
+func TestHandsOfACgroup(t *testing.T) {
+	fsys := procfs.New(t.TempDir())
+	for pid, cgroup := range []string{"0::/a\n", "0::/a\n", "0::/b\n"} {
+		dir := fsys.Proc(pid).Path("")
+		if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(dir+"cgroup", []byte(cgroup), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var s hands
+	var lost []*hand
+	for range maxLostOf {
+		if s.enough(fsys.Proc(1)) {
+			t.Fatalf("%d are enough", len(lost))
+		}
+		h := s.hire()
+		h.until.Store(1) // long ago
+		if lost = append(lost, h); !s.overdue(time.Now(), fsys.Proc(0)) {
+			t.Fatal("not overdue")
+		}
+	}
+	if !s.enough(fsys.Proc(1)) || s.enough(fsys.Proc(2)) {
+		t.Errorf("the same cgroup: %v, another: %v", s.enough(fsys.Proc(1)), s.enough(fsys.Proc(2)))
+	}
+	for _, h := range lost {
+		s.back(h)
+	}
+	if s.lost != 0 || len(s.of) != 0 || s.enough(fsys.Proc(1)) {
+		t.Errorf("all are back, but %+v", &s)
+	}
+}
+
+// What a container's process had mapped is not the host's because another process
+// has its number now.
+func TestOnHostWithReusedNumber(t *testing.T) {
+	k := newKeeper(&Options{}, procfs.FS{})
+	defer k.close()
+	self := procfs.FS{}.Self()
+	mnt, err := self.Namespace("mnt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		mnt  uint64
+		want bool
+	}{{mnt, true}, {0, true}, {mnt + 1, false}} {
+		if host, err := k.onHost(self, c.mnt); host != c.want || err != nil {
+			t.Errorf("mapped in %d: %v, %v", c.mnt, host, err)
+		}
 	}
 }

@@ -218,7 +218,9 @@ func (k *keeper) work(h *hand) {
 			return
 		}
 		if t.twin {
-			k.compare(h, t.b, t.at)
+			if !t.refused {
+				k.compare(h, t.b, t.at)
+			}
 			continue
 		}
 		f := k.keep(h, t)
@@ -229,6 +231,7 @@ func (k *keeper) work(h *hand) {
 		if !h.isLost() {
 			t.b.fate = f
 			t.b.settled.Store(f.err != errGone)
+			h.idle() // too late to be lost
 		}
 		k.mu.Unlock()
 	}
@@ -244,7 +247,7 @@ func (k *keeper) next(h *hand) (task, bool) {
 	}
 	switch {
 	case h.isLost():
-		k.hands.lost--
+		k.hands.back(h)
 		return task{}, false
 	case len(k.waiting) == 0:
 		k.hands.current = nil
@@ -257,6 +260,7 @@ func (k *keeper) next(h *hand) (task, bool) {
 		t.b.err = errSlow
 		t.file, t.b.file = t.b.file, nil
 	}
+	t.refused = k.hands.enough(k.fs.Proc(t.at.pid))
 	h.busy(0)
 	k.doing = t
 	return t, true
@@ -271,7 +275,7 @@ func (k *keeper) watch() {
 	k.code.watch()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if !k.hands.overdue(time.Now()) {
+	if !k.hands.overdue(time.Now(), k.fs.Proc(k.doing.at.pid)) {
 		return
 	}
 	if b := k.doing.b; !k.doing.twin {
@@ -307,6 +311,10 @@ func (k *keeper) wait() {
 func (k *keeper) keep(h *hand, t task) fate {
 	b := t.b
 	f := fate{id: b.id}
+	if t.refused {
+		f.err = snapshot.ErrSilent
+		return f
+	}
 	proc := k.fs.Proc(t.at.pid)
 	path, deleted := strings.CutSuffix(b.key.Path, " (deleted)")
 	host, err := k.onHost(proc, t.at.mnt)
@@ -352,13 +360,15 @@ func (k *keeper) keep(h *hand, t task) fate {
 }
 
 // onHost says whether a process sees the file system as this one does. For
-// one that has ended the sideband's word on its mount namespace counts.
+// one that has ended the sideband's word on its mount namespace counts, and that
+// word is never overruled to make a container's file the host's: the number may be
+// another process's by now.
 func (k *keeper) onHost(proc procfs.Proc, mnt uint64) (bool, error) {
 	now, err := proc.Namespace("mnt")
 	if err == nil {
 		var root string
 		if root, err = proc.RootLink(); err == nil {
-			return now == k.hostMnt && root == "/", nil
+			return now == k.hostMnt && root == "/" && (mnt == 0 || mnt == now), nil
 		}
 	}
 	if mnt == k.hostMnt && mnt != 0 || mnt == 0 && k.blind && procfs.Gone(err) {

@@ -132,6 +132,10 @@ func (r *Recorder) sumUp(table *container.Table) {
 		res.note("there were more than %d processes at once: of %d the mount namespace was not remembered, and build-ids may be missing",
 			maxProcesses, n)
 	}
+	if n := r.side.unasked; n > 0 {
+		res.note("more than %d processes at once had outlived their first thread: of %d others the mount namespace was not remembered, and build-ids may be missing",
+			maxOutlived, n)
+	}
 	r.scan.settle()
 	res.Containers = countContainers(table, r.scan.cgroups)
 	res.Warnings = r.names.warnings

@@ -47,8 +47,9 @@ type sidebandWalker struct {
 	found         int
 	// told is about the snapshot.
 	told toldFiles
-	// forgotten counts the processes that there was no room for in mounts.
-	forgotten uint64
+	// forgotten counts the processes that there was no room for in mounts, unasked
+	// those that were taken out of it and may have outlived their first thread.
+	forgotten, unasked uint64
 }
 
 // exit is the end of a thread.
@@ -327,6 +328,9 @@ func (w *sidebandWalker) round() {
 			w.ended = append(w.ended, pid)
 			outlived++
 			continue
+		}
+		if _, known := w.mounts[pid]; known && outlived == maxOutlived {
+			w.unasked++
 		}
 		delete(w.mounts, pid)
 		w.strangers.ended(pid)

@@ -20,6 +20,8 @@ type task struct {
 	at   seen
 	twin bool
 	file *os.File // b's, when its turn has come
+	// refused: too many hands were lost for its container.
+	refused bool
 }
 
 // twins are files with the build-id of another: a build-id is what the linker

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/gantry-tools/gantry/internal/linux/procfs"
 )
 
 // ErrSilent is a file whose file system did not answer in time, or did not
@@ -20,9 +22,11 @@ var ErrSilent = errors.New("its file system did not answer in time")
 // the file system answers, and nobody looks at what it brings.
 //
 // Nothing else ends a thread that is inside of the kernel, so that there is a
-// bound on how many are given up: on one file system, and at all. Waiting in vain
-// takes a few seconds at most, and an eighth of the time after them, as patience
-// wears out. It comes back, for a machine can also be too busy for a moment.
+// bound on how many are given up: on one file system, for the processes of one
+// cgroup, so that a container cannot use up what the others need, and at all.
+// Waiting in vain takes a few seconds at most, and an eighth of the time after
+// them, as patience wears out. It comes back, for a machine can also be too busy
+// for a moment.
 //
 // File systems that a program serves (FUSE) are not waited for at all: see
 // mountTypes. A thread that waits for one cannot even be killed, and would keep
@@ -31,16 +35,17 @@ var ErrSilent = errors.New("its file system did not answer in time")
 // The zero value is ready. Errands may be sent by several goroutines.
 type Errands struct {
 	mu   sync.Mutex
-	out  int         // errands that were given up and have not come back
-	on   map[any]int // of them, by what they wait for
-	vain int         // how often was waited in vain, less what is forgiven
-	last time.Time   // when that grew or was forgiven last
+	out  int            // errands that were given up and have not come back
+	on   map[any]int    // of them, by what they wait for
+	of   map[string]int // of them, by the cgroup of the process
+	vain int            // how often was waited in vain, less what is forgiven
+	last time.Time      // when that grew or was forgiven last
 }
 
 const (
-	// maxOut bounds the errands that were given up, and maxOutOn those that wait
-	// for the same.
-	maxOut, maxOutOn = 64, 2
+	// maxOut bounds the errands that were given up, maxOutOf those for processes
+	// of one cgroup, and maxOutOn those that wait for the same.
+	maxOut, maxOutOf, maxOutOn = 64, 8, 2
 	// patience is how long an errand is waited for at first, remotePatience where
 	// a server elsewhere has the files. It halves with each wait in vain, down to
 	// leastPatience, which a disk needs that turns, and leastRemote.
@@ -53,27 +58,23 @@ const (
 // errand is one of them. Its fields are guarded by home's mutex.
 type errand struct {
 	home   *Errands
-	on     any // what it waits for; nil: not known
+	proc   procfs.Proc
+	of     string // the cgroup of proc, once it was given up
+	on     any    // what it waits for; nil: not known
 	remote bool
 	lost   bool // nobody waits for it any more
 	back   bool
 	late   func() // releases what it brings too late
 }
 
-// run sends work on an errand. If it is not true, the work goes on or was not
-// begun, and what it sets must not be looked at.
-func (e *Errands) run(work func(x *errand)) bool {
-	x := &errand{home: e}
-	e.mu.Lock()
-	if now := time.Now(); e.vain > 0 && now.Sub(e.last) >= forgiven {
-		e.vain, e.last = e.vain-1, now
-	}
-	worn := min(e.vain, 10)
-	full := e.out >= maxOut
-	e.mu.Unlock()
-	if full {
+// run sends work on an errand, which is about files of proc. If it is not true,
+// the work goes on or was not begun, and what it sets must not be looked at.
+func (e *Errands) run(proc procfs.Proc, work func(x *errand)) bool {
+	if e.full(proc) {
 		return false
 	}
+	x := &errand{home: e, proc: proc}
+	worn := e.wear()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -97,6 +98,30 @@ func (e *Errands) run(work func(x *errand)) bool {
 		}
 	}
 	return x.giveUp()
+}
+
+// full says whether no more may be given up, at all or for proc.
+func (e *Errands) full(proc procfs.Proc) bool {
+	e.mu.Lock()
+	out := e.out
+	e.mu.Unlock()
+	if out < maxOutOf || out >= maxOut {
+		return out >= maxOut
+	}
+	of, _ := proc.CgroupText() // "" if it has ended
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.of[of] >= maxOutOf
+}
+
+// wear is how often patience has worn out, at most 10.
+func (e *Errands) wear() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if now := time.Now(); e.vain > 0 && now.Sub(e.last) >= forgiven {
+		e.vain, e.last = e.vain-1, now
+	}
+	return min(e.vain, 10)
 }
 
 // waitsFor says what the work may wait for from here on: where, a comparable
@@ -131,6 +156,7 @@ func (x *errand) isRemote() bool {
 // giveUp is true if the errand has come back at the last moment.
 func (x *errand) giveUp() bool {
 	e := x.home
+	of, _ := x.proc.CgroupText()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if x.back {
@@ -140,9 +166,11 @@ func (x *errand) giveUp() bool {
 	e.out++
 	e.vain, e.last = e.vain+1, time.Now()
 	if e.on == nil {
-		e.on = make(map[any]int)
+		e.on, e.of = make(map[any]int), make(map[string]int)
 	}
 	e.on[x.on]++
+	x.of = of
+	e.of[of]++
 	return false
 }
 
@@ -156,6 +184,9 @@ func (x *errand) end() {
 		e.out--
 		if e.on[x.on]--; e.on[x.on] == 0 {
 			delete(e.on, x.on)
+		}
+		if e.of[x.of]--; e.of[x.of] == 0 {
+			delete(e.of, x.of)
 		}
 	}
 	e.mu.Unlock()

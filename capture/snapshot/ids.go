@@ -77,7 +77,7 @@ func (r *IDReader) read(proc procfs.Proc, m *perf.Mmap2) ([]byte, error) {
 	var err error
 	asked, query := *m, r.query
 	var taken atomic.Bool // the query, by the errand or from it
-	if !r.errands.run(func(x *errand) {
+	if !r.errands.run(proc, func(x *errand) {
 		if taken.Swap(true) {
 			return
 		}
@@ -150,7 +150,7 @@ func (r *IDReader) AtPath(proc procfs.Proc, m *perf.Mmap2) (id []byte, err error
 	asked := *m
 	var found []byte
 	var failed error
-	if !r.errands.run(func(x *errand) {
+	if !r.errands.run(proc, func(x *errand) {
 		var f *os.File
 		if f, failed = (&way{r.types, proc, x}).openAtPath(asked.Filename); failed != nil {
 			return
@@ -179,7 +179,7 @@ func (r *IDReader) OpenMapped(proc procfs.Proc, start, end uint64, path string) 
 func (r *IDReader) OpenInTime(proc procfs.Proc, start, end uint64, path string) (*os.File, error) {
 	var f *os.File
 	var err error
-	if !r.errands.run(func(x *errand) {
+	if !r.errands.run(proc, func(x *errand) {
 		if f, err = (&way{r.types, proc, x}).openMapped(start, end, path); err == nil {
 			x.release(func() { f.Close() })
 		}

@@ -34,7 +34,7 @@ func (r *IDReader) State(proc procfs.Proc, m *perf.Mmap2) FileState {
 	}
 	var state FileState
 	asked := *m
-	if !r.errands.run(func(x *errand) {
+	if !r.errands.run(proc, func(x *errand) {
 		fd, err := (&way{r.types, proc, x}).find(asked.Filename)
 		state = stateOf(fd, &asked, err)
 	}) {

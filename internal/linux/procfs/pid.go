@@ -103,6 +103,13 @@ func (p Proc) Status() (Status, error) { return parseFile(p.Path("status"), Pars
 // Cgroups reads the task's cgroup in each hierarchy.
 func (p Proc) Cgroups() ([]Cgroup, error) { return parseFile(p.Path("cgroup"), ParseCgroups) }
 
+// CgroupText is the text that Cgroups is read from: the same for tasks that are
+// in the same cgroups.
+func (p Proc) CgroupText() (string, error) {
+	b, err := readSmall(p.Path("cgroup"))
+	return string(b), err
+}
+
 // Mounts reads the mounts of the task's mount namespace.
 func (p Proc) Mounts() ([]Mount, error) { return parseFile(p.Path("mountinfo"), ParseMountinfo) }
 
