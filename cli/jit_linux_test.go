@@ -20,7 +20,8 @@ import (
 // jitSource copies a function into memory of its own, says so in a perf map or a
 // jitdump file, and runs it there; a little later it does so with another one.
 // With "twice" the memory is a memfd that it has mapped twice, as .NET has.
-// With a number it ends after so many milliseconds of CPU time.
+// With a number it ends after so many milliseconds of CPU time; with "one" there
+// is no other function.
 const jitSource = `
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -105,6 +106,7 @@ int main(int argc, char **argv) {
 	char buf[64];
 	dump = !strcmp(argv[1], "dump");
 	long most = argc > 2 ? atol(argv[2]) : 0;
+	int late = argc > 2 && !strcmp(argv[2], "one") ? 2 : 0;
 	char *code = !strcmp(argv[1], "twice") ? map_twice() :
 		mmap(0, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (code == MAP_FAILED)
@@ -113,7 +115,7 @@ int main(int argc, char **argv) {
 	void (*run)(volatile unsigned long *, unsigned long) = generate(code, "LazyCompile:*generated /app/x.js:3");
 	puts("ready");
 	fflush(stdout);
-	for (int late = 0; !most || spent() < most;) {
+	while (!most || spent() < most) {
 		run(&sink, 1000 * 1000);
 		if (late == 0 && spent() > 200) {
 			run = generate(code + 1024, "LazyCompile:*late /app/x.js:9");
@@ -139,7 +141,7 @@ func TestGeneratedCodeInContainer(t *testing.T) {
 	testutil.CheckLeaks(t)
 	program := testutil.CompileC(t, jitSource, "-static")
 	c := testutil.StartContainer(t, testutil.ContainerSpec{
-		Name: "jit", Files: map[string]string{"/app/jit": program}, Args: []string{"/app/jit", "map"}, Ready: "ready",
+		Name: "jit", Files: map[string]string{"/app/jit": program}, Args: []string{"/app/jit", "map", "one"}, Ready: "ready",
 	})
 	file := filepath.Join(t.TempDir(), "perf.data")
 	gantry(t, "record", "-q", "--no-buildid-cache", "-e", "cpu-clock", "-F", "499", "--container", c.ID, "--duration", "1s", "-o", file)
