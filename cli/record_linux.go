@@ -271,6 +271,9 @@ func (r *recordReport) result(res *capture.Result, output string) {
 	if r.verbose {
 		warnContainers(r.w, res.Warnings)
 	}
+	if res.Samples == 0 && res.Lost == 0 {
+		r.note("no samples: what was recorded did not run in that time, or its events did not happen")
+	}
 	r.losses(res)
 	r.filtered(res.Filtered)
 	r.binaries(&res.Binaries)

@@ -118,6 +118,14 @@ gantry: 3 binaries not kept (its process had ended: 2, too large: 1)
 		t.Errorf("got:\n%s\nwant:\n%s", &got, want)
 	}
 	got.Reset()
+	newRecordReport(&got, new(recordFlags)).result(new(capture.Result), "-")
+	want = `gantry: no samples: what was recorded did not run in that time, or its events did not happen
+[ gantry record: captured 0 B (0 samples, 0 lost) into standard output ]
+`
+	if got.String() != want {
+		t.Errorf("of nothing:\n%s\nwant:\n%s", &got, want)
+	}
+	got.Reset()
 	newRecordReport(&got, &recordFlags{quiet: true}).result(res, "x.data")
 	if got.Len() > 0 {
 		t.Errorf("-q says: %s", &got)

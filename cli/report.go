@@ -379,6 +379,9 @@ func openRecording(path string, stdin io.Reader) (*perfdata.Reader, error) {
 	if errors.Is(err, syscall.EMFILE) {
 		return nil, err
 	}
+	if path == "-" {
+		return nil, hint.Wrap(err, "give what 'gantry record -o -' or 'perf record -o -' writes, or the path of a file with -i")
+	}
 	return nil, hint.Wrap(err, "give a file made by 'gantry record' or 'perf record'")
 }
 

@@ -49,8 +49,23 @@ func (e *exitError) Unwrap() error { return e.err }
 // the exit status: 0, the child's, 1 for an error, 2 for wrong usage.
 func Main(stdin io.Reader, stdout, stderr io.Writer, args []string) int {
 	root := newRootCmd(&env{stdin: stdin, stdout: stdout, stderr: stderr})
+	help := &helpWriter{w: stdout}
+	root.SetOut(help)
 	root.SetArgs(joinGraph(args))
-	return explain(stderr, root.Execute())
+	return explain(stderr, cmp.Or(root.Execute(), help.err))
+}
+
+// helpWriter remembers the first error, which cobra does not look at when it
+// writes help.
+type helpWriter struct {
+	w   io.Writer
+	err error
+}
+
+func (h *helpWriter) Write(b []byte) (int, error) {
+	n, err := h.w.Write(b)
+	h.err = cmp.Or(h.err, err)
+	return n, err
 }
 
 // explain prints err with its hint and returns the exit status for it.

@@ -173,7 +173,7 @@ func NewPipeReader(r io.Reader, o *ReaderOptions) (*Reader, error) {
 	case err != nil:
 		return nil, errAt(int64(n), "read header", err)
 	case order.Uint64(b[8:]) != pipeHeaderSize:
-		return nil, errAt(8, "read header", fmt.Errorf("%w: a perf.data file in a pipe; give its path", ErrUnsupported))
+		return nil, errAt(8, "read header", fmt.Errorf("%w: a perf.data file, which is no stream", ErrUnsupported))
 	}
 	rd.order = order
 	return rd.startPipe()
