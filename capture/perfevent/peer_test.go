@@ -70,13 +70,21 @@ func TestParseAgreesWithPerf(t *testing.T) {
 	}
 }
 
+// recordTrue has perf record an event of a command.
+func recordTrue(t *testing.T, path, spec string) {
+	t.Helper()
+	if _, stderr, err := testutil.RecordPerf(t, path, func() *exec.Cmd {
+		return exec.Command("perf", "record", "-q", "-B", "-N", "-o", path, "-e", spec, "true")
+	}); err != nil {
+		t.Fatalf("perf record -e %s: %v\n%s", spec, err, stderr)
+	}
+}
+
 // perfEvents records with perf and reads the events of the file.
 func perfEvents(t *testing.T, spec string) []*perf.Event {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "perf.data")
-	if msg, err := exec.Command("perf", "record", "-q", "-B", "-N", "-o", path, "-e", spec, "true").CombinedOutput(); err != nil {
-		t.Fatalf("perf record -e %s: %v\n%s", spec, err, msg)
-	}
+	recordTrue(t, path, spec)
 	r, err := perfdata.Open(path, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -142,10 +142,7 @@ func TestTracingDataEqualsPerf(t *testing.T) {
 	testutil.Require(t, testutil.Root, testutil.Tracefs, testutil.Tool("perf", "true"))
 	out := filepath.Join(t.TempDir(), "perf.data")
 	const spec = "sched:sched_switch,raw_syscalls:sys_exit,raw_syscalls:sys_enter"
-	cmd := exec.Command("perf", "record", "-q", "-B", "-N", "-o", out, "-e", spec, "true")
-	if msg, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("perf record: %v\n%s", err, msg)
-	}
+	recordTrue(t, out, spec)
 	theirs, err := perfTracingData(out)
 	if err != nil {
 		t.Fatal(err)
@@ -185,9 +182,7 @@ func TestPerfScriptReadsTracingData(t *testing.T) {
 	testutil.Require(t, testutil.Root, testutil.Tool("perf", "true"))
 	path := filepath.Join(t.TempDir(), "perf.data")
 	const spec = "sched:sched_process_exec,raw_syscalls:sys_enter"
-	if msg, err := exec.Command("perf", "record", "-q", "-B", "-N", "-o", path, "-e", spec, "true").CombinedOutput(); err != nil {
-		t.Fatalf("perf record: %v\n%s", err, msg)
-	}
+	recordTrue(t, path, spec)
 	want := perfScript(t, path)
 	if !bytes.Contains(want, []byte("filename=")) {
 		t.Fatalf("perf prints no fields:\n%.500s", want)
@@ -221,11 +216,11 @@ func TestPerfScriptReadsTracingData(t *testing.T) {
 // perfScript is what perf script prints, on both outputs.
 func perfScript(t *testing.T, path string) []byte {
 	t.Helper()
-	out, err := exec.Command("perf", "script", "-f", "-i", path).CombinedOutput()
+	out, stderr, err := testutil.RunPerf(t, func() *exec.Cmd { return exec.Command("perf", "script", "-f", "-i", path) })
 	if err != nil {
-		t.Fatalf("perf script: %v\n%s", err, out)
+		t.Fatalf("perf script: %v\n%s", err, stderr)
 	}
-	return out
+	return append(out, stderr...)
 }
 
 // formatText cuts a tracepoint's format out of tracing data.
