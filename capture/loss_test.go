@@ -5,6 +5,10 @@
 package capture
 
 import (
+	"context"
+	"fmt"
+	"os/exec"
+	"strconv"
 	"testing"
 
 	"github.com/gantry-tools/gantry/internal/linux/sys"
@@ -12,30 +16,61 @@ import (
 	"github.com/gantry-tools/gantry/perf"
 )
 
-// A ring of eight pages cannot hold what dd's system calls make: what is lost is
-// counted, by CPU and by the container that ran, and the sideband is not lost:
-// that of dd, as what others do has no bounds.
+// overflow is a shell on one CPU that starts dd for each line of its input: the
+// ring in which something was lost gets the next record as well, which tells of it.
+func overflow(t *testing.T) *testutil.Child {
+	t.Helper()
+	cpus, err := sys.OnlineCPUs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const script = "echo ready; while read n; do dd if=/dev/zero of=/dev/null bs=1 count=$n 2>/dev/null; echo $?; done"
+	return testutil.StartReady(t, exec.Command("taskset", "-c", strconv.Itoa(cpus[0]), "sh", "-c", script))
+}
+
+// A ring of eight pages cannot hold what dd's system calls make while nobody
+// reads it: what is lost is counted, by CPU and by the container that ran, and the
+// sideband is not lost: that of dd, as what others do has no bounds.
 func TestLossLedger(t *testing.T) {
-	testutil.Require(t, testutil.Root, testutil.PerfEvents, testutil.Tracefs)
-	var rec *recording
-	var c *contents
-	var told uint64
-	// Where the recorder takes the CPU from dd each time that it is woken, it
-	// keeps pace. Others need only be busy there for that not to last.
-	for attempt := 0; told == 0; attempt++ {
-		if attempt == 10 {
-			t.Fatal("nothing was lost")
+	testutil.Require(t, testutil.Root, testutil.PerfEvents, testutil.Tracefs, testutil.Tool("taskset"))
+	shell := overflow(t)
+	copies := func(n int) {
+		if _, err := fmt.Fprintln(shell.In, n); err != nil {
+			t.Error(err)
 		}
-		rec = record(t, Options{
-			RingSize: 8 * sys.PageSize(), Resolver: resolver(t), Groups: groups(t, "raw_syscalls:sys_enter"),
-			Command: &Command{Args: []string{"dd", "if=/dev/zero", "of=/dev/null", "bs=1", "count=100000"}},
-		})
-		c = read(t, rec.path)
-		for _, r := range c.records {
-			if l, ok := r.(*perf.Lost); ok {
-				told += l.N
+		if status, err := shell.Out.ReadString('\n'); status != "0\n" {
+			t.Errorf("dd: status %q, %v", status, err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	passes := 0
+	rec, err := runWith(ctx, t, Options{
+		RingSize: 8 * sys.PageSize(), Resolver: resolver(t), Groups: groups(t, "raw_syscalls:sys_enter"),
+		Target: Target{PIDs: []int{shell.Process.Pid}},
+		Progress: func(Progress) { // the recorder reads nothing meanwhile
+			switch passes++; passes {
+			case 1:
+				copies(100000)
+			case 2:
+				copies(1)
+			case 3:
+				cancel()
 			}
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := read(t, rec.path)
+	var told uint64
+	for _, r := range c.records {
+		if l, ok := r.(*perf.Lost); ok {
+			told += l.N
 		}
+	}
+	if told == 0 {
+		t.Fatal("nothing was lost")
 	}
 	if rec.res.LostSideband != 0 {
 		t.Errorf("%d records of sideband were lost", rec.res.LostSideband)

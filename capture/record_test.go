@@ -52,6 +52,13 @@ func tryRecord(t testing.TB, o Options) (*recording, error) {
 	if o.Command == nil {
 		o.Duration = time.Second
 	}
+	return runWith(context.Background(), t, o)
+}
+
+// runWith records into a file of the test until the context ends, or what ends
+// a recording by itself.
+func runWith(ctx context.Context, t testing.TB, o Options) (*recording, error) {
+	t.Helper()
 	r, err := Open(o)
 	if err != nil {
 		return nil, err
@@ -63,7 +70,7 @@ func tryRecord(t testing.TB, o Options) (*recording, error) {
 		return nil, err
 	}
 	defer f.Close()
-	res, err := r.Run(context.Background(), Output{File: f})
+	res, err := r.Run(ctx, Output{File: f})
 	return &recording{path, res}, err
 }
 
@@ -221,7 +228,7 @@ func compareWithPerf(t *testing.T, rec *recording) {
 	if total(got) != rec.res.Samples || rec.res.Samples == 0 {
 		t.Errorf("perf finds %d samples %v, gantry wrote %d", total(got), got, rec.res.Samples)
 	}
-	perfRun(t, "report", "-i", rec.path, "--stdio")
+	perfRun(t, "report", "-i", rec.path, "--no-inline", "--stdio") // or addr2line complains by way of it
 	report := perfRun(t, "report", "-i", rec.path, "--stdio", "--header-only")
 	if !strings.Contains(report, "# cpudesc") || !strings.Contains(report, "# cmdline") {
 		t.Errorf("header is not complete:\n%s", report)
