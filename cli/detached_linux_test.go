@@ -39,7 +39,7 @@ func TestDetachedMount(t *testing.T) {
 	launcher := testutil.CompileC(t, detachedSource)
 	dir := t.TempDir()
 	data, store := filepath.Join(dir, "perf.data"), filepath.Join(dir, "store")
-	record := []string{"record", "-e", "cpu-clock:u", "--duration", "1s", "--buildid-dir", store, "-o", data, "-a"}
+	record := []string{"record", "-e", "cpu-clock:u", "--buildid-dir", store, "-o", data, "-a"}
 	before := testutil.StartReady(t, exec.Command(launcher, testutil.SpinProgram(t, "detached_before")))
 	gantry(t, append(record, "--", launcher, testutil.CompileC(t, detachedBriefly, "-static"))...)
 	before.End()
@@ -55,5 +55,5 @@ const detachedBriefly = `
 #include <time.h>
 static volatile unsigned long sink;
 __attribute__((noinline)) void detached_briefly(unsigned long n) { for (unsigned long i = 0; i < n; i++) sink += i; }
-int main(void) { while (clock() < CLOCKS_PER_SEC / 3) detached_briefly(100000); }
+int main(void) { while (clock() < CLOCKS_PER_SEC) detached_briefly(100000); }
 `

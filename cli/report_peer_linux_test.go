@@ -123,12 +123,9 @@ func perfShares(t *testing.T, file, sort string, children bool) shares {
 	if children {
 		args = append(args[:len(args)-2], "10,10,200", "--children")
 	}
-	cmd := exec.Command("perf", args...)
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	text, err := cmd.Output()
+	text, stderr, err := testutil.RunPerf(t, func() *exec.Cmd { return exec.Command("perf", args...) })
 	if err != nil {
-		t.Fatalf("%v: %v\n%s", args, err, stderr.Bytes())
+		t.Fatalf("%v: %v\n%s", args, err, stderr)
 	}
 	s := shares{}
 	for line := range strings.Lines(string(text)) {
@@ -238,7 +235,14 @@ func TestReportAgainstPerf(t *testing.T) {
 		const sort = "comm,dso,sym"
 		compareSelf(t, ofWorkload(perfShares(t, file, sort, false)), ofWorkload(gantryShares(t, file, sort, false)))
 	})
-	for _, sort := range []string{"dso", "comm", "cgroup", "comm,dso"} {
+	// Of other programs there may be threads that nothing named: perf names them
+	// later, or not, and gantry like their process.
+	for _, sort := range []string{"comm", "comm,dso"} {
+		t.Run(sort, func(t *testing.T) {
+			compareSelf(t, ofWorkload(perfShares(t, file, sort, false)), ofWorkload(gantryShares(t, file, sort, false)))
+		})
+	}
+	for _, sort := range []string{"dso", "cgroup"} {
 		t.Run(sort, func(t *testing.T) {
 			compareSelf(t, perfShares(t, file, sort, false), gantryShares(t, file, sort, false))
 		})

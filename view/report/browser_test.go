@@ -3,7 +3,9 @@
 package report
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"html"
 	"math"
 	"os"
@@ -13,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gantry-tools/gantry/internal/testutil"
 )
@@ -33,18 +36,40 @@ func inBrowser(t *testing.T, svg, script string, result any) {
 	if err := os.WriteFile(path, []byte(page), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
-		"--user-data-dir="+filepath.Join(dir, "user"), "--window-size=1000,800", "--dump-dom", "file://"+path)
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("chromium: %v", err)
+	m := render(t, path, filepath.Join(dir, "user"))
+	if err := json.Unmarshal([]byte(html.UnescapeString(m)), result); err != nil {
+		t.Fatalf("%v in %s", err, m)
 	}
-	m := regexp.MustCompile(`data-result="([^"]*)"`).FindSubmatch(out)
-	if m == nil {
-		t.Fatalf("the script gave no result:\n%.2000s", out)
-	}
-	if err := json.Unmarshal([]byte(html.UnescapeString(string(m[1]))), result); err != nil {
-		t.Fatalf("%v in %s", err, m[1])
+}
+
+// browserTries is how often the browser may be asked that crashes or gives no
+// answer in browserTime.
+const (
+	browserTries = 3
+	browserTime  = 2 * time.Minute
+)
+
+var browserResult = regexp.MustCompile(`data-result="([^"]*)"`)
+
+// render gives the result that a page writes into itself.
+func render(t *testing.T, path, user string) string {
+	t.Helper()
+	for try := 1; ; try++ {
+		ctx, cancel := context.WithTimeout(t.Context(), browserTime)
+		cmd := exec.CommandContext(ctx, "chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+			fmt.Sprintf("--user-data-dir=%s%d", user, try), "--window-size=1000,800", "--dump-dom", "file://"+path)
+		cmd.WaitDelay = browserTime // for what it has started
+		var stderr strings.Builder
+		cmd.Stderr = &stderr
+		out, err := cmd.Output()
+		cancel()
+		if m := browserResult.FindSubmatch(out); err == nil && m != nil {
+			return string(m[1])
+		}
+		t.Logf("chromium: %v, no result in\n%.2000s\n%.2000s", err, out, stderr.String())
+		if try == browserTries {
+			t.Fatal("the script gave no result")
+		}
 	}
 }
 

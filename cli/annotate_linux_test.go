@@ -72,8 +72,10 @@ func TestAnnotateAsPerf(t *testing.T) {
 	testutil.Require(t, testutil.Tool("perf"), testutil.Tool("objdump"), testutil.PerfEvents)
 	prog := testutil.CompileC(t, burner, "-g")
 	data := filepath.Join(t.TempDir(), "perf.data")
-	if out, err := exec.Command("perf", "record", "-q", "-e", "cpu-clock", "-c", "200000", "-o", data, prog).CombinedOutput(); err != nil {
-		t.Fatalf("perf record: %v\n%s", err, out)
+	if _, stderr, err := testutil.RecordPerf(t, data, func() *exec.Cmd {
+		return exec.Command("perf", "record", "-q", "-e", "cpu-clock", "-c", "200000", "-o", data, prog)
+	}); err != nil {
+		t.Fatalf("perf record: %v\n%s", err, stderr)
 	}
 	a := annotateJSON(t, "-i", data, "mix")
 	if len(a.Functions) != 1 || a.Functions[0].Samples == 0 {
@@ -88,9 +90,11 @@ func TestAnnotateAsPerf(t *testing.T) {
 			lines[strings.TrimSpace(in.Source)] = true
 		}
 	}
-	out, err := exec.Command("perf", "annotate", "--stdio", "-n", "-i", data, "-s", "mix").Output()
+	out, stderr, err := testutil.RunPerf(t, func() *exec.Cmd {
+		return exec.Command("perf", "annotate", "--stdio", "-n", "-i", data, "-s", "mix")
+	})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("perf annotate: %v\n%s", err, stderr)
 	}
 	theirs := make(map[uint64]uint64)
 	for _, m := range regexp.MustCompile(`(?m)^ +([0-9]+) +: +([0-9a-f]+):`).FindAllStringSubmatch(string(out), -1) {
