@@ -263,7 +263,7 @@ func TestSignalWatch(t *testing.T) {
 	o := owner{make(chan struct{})}
 	w := &signalWatch{signals: signals, quit: quit, owner: o, say: newRecordReport(io.Discard, new(recordFlags))}
 	done := make(chan struct{})
-	go func() { w.run(t.Context()); close(done) }()
+	go func() { w.run(); close(done) }()
 	signals <- os.Interrupt
 	signals <- os.Interrupt
 	<-o.killed
@@ -273,7 +273,7 @@ func TestSignalWatch(t *testing.T) {
 	w.owner = owner{} // closing nil panics
 	signals <- os.Interrupt
 	close(quit)
-	w.run(t.Context())
+	w.run()
 }
 
 func TestHumanNumbers(t *testing.T) {

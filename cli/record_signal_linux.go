@@ -25,13 +25,14 @@ type commandOwner interface {
 // when the recording has ended.
 func watchSignals(ctx context.Context, r commandOwner, say *recordReport) (stop func()) {
 	signals := make(chan os.Signal, 2)
+	ended := ctx.Err() != nil // not later: the same signal would count twice
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	quit, done := make(chan struct{}), make(chan struct{})
-	w := &signalWatch{signals: signals, quit: quit, owner: r, say: say}
+	w := &signalWatch{signals: signals, quit: quit, owner: r, say: say, ended: ended}
 	go func() {
 		defer close(done)
 		defer signal.Stop(signals)
-		w.run(ctx)
+		w.run()
 	}()
 	return func() {
 		close(quit)
@@ -44,10 +45,11 @@ type signalWatch struct {
 	quit    <-chan struct{}
 	owner   commandOwner
 	say     *recordReport
+	ended   bool // the first signal came before the watch
 }
 
-func (w *signalWatch) run(ctx context.Context) {
-	if ctx.Err() == nil { // otherwise the first has come before
+func (w *signalWatch) run() {
+	if !w.ended {
 		select {
 		case <-w.quit:
 			return
