@@ -93,7 +93,7 @@ func removeCgroupTree(dir string) error {
 // removeCgroup kills the processes of one cgroup, waits for them and removes
 // it.
 func removeCgroup(dir string) error {
-	for {
+	for empty := false; ; {
 		err := syscall.Rmdir(dir)
 		if err == nil || errors.Is(err, syscall.ENOENT) {
 			return nil
@@ -105,9 +105,10 @@ func removeCgroup(dir string) error {
 		if err != nil {
 			return err
 		}
-		if !killed {
+		if !killed && empty { // the first time, the last one may just have ended
 			return &fs.PathError{Op: "rmdir", Path: dir, Err: syscall.EBUSY}
 		}
+		empty = !killed
 	}
 }
 
@@ -124,26 +125,20 @@ func killCgroup(dir string) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		if err := killAndWait(pid); err != nil {
+		process, err := pidfdOpen(pid)
+		if errors.Is(err, syscall.ESRCH) {
+			continue
+		}
+		if err != nil {
+			return false, err
+		}
+		err = killAndWait(process)
+		process.Close()
+		if err != nil {
 			return false, err
 		}
 	}
 	return len(fields) > 0, nil
-}
-
-func killAndWait(pid int) error {
-	fd, err := pidfdOpen(pid)
-	if errors.Is(err, syscall.ESRCH) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer fd.Close()
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
-		return err
-	}
-	return waitReadable(fd)
 }
 
 // cgroupMounts are the mount points of every cgroup hierarchy.

@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"crypto/rand"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -87,6 +86,9 @@ type Container struct {
 
 	runtime *ociRuntime
 	spec    ContainerSpec
+	// process is a pidfd of PID: that number may be another's once the
+	// container has ended.
+	process *os.File
 	stdin   *os.File
 	stdout  *bufio.Reader
 	outFile *os.File
@@ -189,6 +191,7 @@ func (c *Container) create(t testing.TB) {
 	}
 	c.stdin, c.outFile, c.stdout = inW, outR, bufio.NewReader(outR)
 	t.Cleanup(func() { outR.Close() })
+	t.Cleanup(func() { c.process.Close() })
 	t.Cleanup(func() { c.delete(t) })
 	t.Cleanup(func() { inW.Close() })
 	pidFile := filepath.Join(c.Bundle, "pid")
@@ -206,6 +209,9 @@ func (c *Container) create(t testing.TB) {
 	}
 	if c.PID, err = strconv.Atoi(strings.TrimSpace(string(data))); err != nil {
 		t.Fatalf("pid file: %v", err)
+	}
+	if c.process, err = pidfdOpen(c.PID); err != nil {
+		t.Fatalf("pidfd of container %s: %v", c.ID, err)
 	}
 }
 
@@ -272,19 +278,8 @@ func (c *Container) Exec(args ...string) *exec.Cmd {
 // Kill sends SIGKILL to the container's init and waits until it is gone.
 func (c *Container) Kill(t testing.TB) {
 	t.Helper()
-	fd, err := pidfdOpen(c.PID)
-	if errors.Is(err, syscall.ESRCH) {
-		return
-	}
-	if err != nil {
-		t.Fatalf("pidfd of container %s: %v", c.ID, err)
-	}
-	defer fd.Close()
-	if err := syscall.Kill(c.PID, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+	if err := killAndWait(c.process); err != nil {
 		t.Fatalf("kill container %s: %v", c.ID, err)
-	}
-	if err := waitReadable(fd); err != nil {
-		t.Fatalf("wait for container %s: %v", c.ID, err)
 	}
 }
 
@@ -297,7 +292,7 @@ func (c *Container) Delete(t testing.TB) {
 
 // delete removes the container; a second time is no error.
 func (c *Container) delete(t testing.TB) {
-	if c.PID != 0 {
+	if c.process != nil {
 		c.Kill(t)
 	}
 	if c.runtime == nil {
@@ -318,6 +313,24 @@ func pidfdOpen(pid int) (*os.File, error) {
 		return nil, errno
 	}
 	return os.NewFile(fd, "pidfd"), nil
+}
+
+// killAndWait sends SIGKILL to the process of a pidfd and waits until it is gone.
+func killAndWait(process *os.File) error {
+	conn, err := process.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var errno syscall.Errno
+	if err := conn.Control(func(fd uintptr) {
+		_, _, errno = syscall.Syscall6(sysPidfdSendSignal, fd, uintptr(syscall.SIGKILL), 0, 0, 0, 0)
+	}); err != nil {
+		return err
+	}
+	if errno != 0 && errno != syscall.ESRCH {
+		return errno
+	}
+	return waitReadable(process)
 }
 
 // waitReadable waits, at most readyTimeout, until f is readable.

@@ -4,7 +4,8 @@ package testutil
 
 // System call numbers the syscall package does not name.
 const (
-	sysPerfEventOpen = 298
-	sysPidfdOpen     = 434
-	sysSetns         = 308
+	sysPerfEventOpen   = 298
+	sysPidfdOpen       = 434
+	sysPidfdSendSignal = 424
+	sysSetns           = 308
 )

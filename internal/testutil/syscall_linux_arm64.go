@@ -4,7 +4,8 @@ package testutil
 
 // System call numbers the syscall package does not name.
 const (
-	sysPerfEventOpen = 241
-	sysPidfdOpen     = 434
-	sysSetns         = 268
+	sysPerfEventOpen   = 241
+	sysPidfdOpen       = 434
+	sysPidfdSendSignal = 424
+	sysSetns           = 268
 )

@@ -114,7 +114,7 @@ func (l *load) stop() error {
 // removeCgroup removes a cgroup whose processes have been killed: they are in
 // it until they are reaped.
 func removeCgroup(dir string) error {
-	for range 100 {
+	for range 1000 { // a busy machine takes its time
 		if err := syscall.Rmdir(dir); !errors.Is(err, syscall.EBUSY) {
 			return err
 		}
