@@ -142,7 +142,7 @@ func NewSession(r *perfdata.Reader, o *Options) *Session {
 }
 
 // maxTables bounds how often a recording may change its table of containers;
-// gantry writes two.
+// gantry writes three at most.
 const maxTables = 16
 
 // readContainers reads the recording's table of containers. In a stream, and

@@ -36,6 +36,9 @@ func (r *Recorder) loop(ctx context.Context) error {
 			return err
 		}
 		if time.Since(r.lastPass)+r.pace.every > tick || r.crowded() { // the next look is too late
+			if err := r.tellLate(); err != nil {
+				return err
+			}
 			if err := r.pass(); err != nil {
 				return err
 			}

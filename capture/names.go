@@ -193,18 +193,36 @@ func (n *names) wait() *container.Table {
 const firstAnswer = 500 * time.Millisecond
 
 // section is the table as it is once the runtimes have been asked, or what of
-// it was known before if they have not answered after firstAnswer.
-func (n *names) section() ([]byte, error) {
+// it was known before if they have not answered after firstAnswer: early.
+func (n *names) section() (section []byte, early bool, err error) {
 	select {
 	case <-n.asked:
 	case <-n.done:
 	case <-time.After(firstAnswer):
-		return n.early.MarshalJSON()
+		section, err = n.early.MarshalJSON()
+		return section, true, err
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.take()
-	return n.table.MarshalJSON()
+	section, err = n.table.MarshalJSON()
+	return section, false, err
+}
+
+// late is section without waiting; not ok: not yet.
+func (n *names) late() (section []byte, ok bool, err error) {
+	select {
+	case <-n.asked:
+	default:
+		return nil, false, nil
+	}
+	if !n.mu.TryLock() {
+		return nil, false, nil
+	}
+	defer n.mu.Unlock()
+	n.take()
+	section, err = n.table.MarshalJSON()
+	return section, true, err
 }
 
 // count is how many containers own some of the cgroups, or while the runtimes

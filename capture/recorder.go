@@ -49,6 +49,7 @@ type Recorder struct {
 	trim      *trimmer // nil: samples are written as they are
 	side      sidebandWalker
 	names     *names
+	nameless  bool // the file has no names of containers yet
 	binaries  *keeper
 	bpf       *bpfWatch       // nil: not watched
 	source    snapshot.Source // nil: nobody's state is needed

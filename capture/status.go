@@ -140,7 +140,26 @@ func (t *teller) tasks(ctx context.Context, scope snapshot.Scope) (err error) {
 // tellContainers writes the containers as they are known now: a stream's reader
 // needs them now, and a file whose recorder is killed has no others.
 func (r *Recorder) tellContainers() error {
-	section, err := r.names.section()
+	section, early, err := r.names.section()
+	r.nameless = early
+	return r.writeContainers(section, err)
+}
+
+// tellLate is tellContainers for runtimes that had not answered by then.
+func (r *Recorder) tellLate() error {
+	if !r.nameless {
+		return nil
+	}
+	section, ok, err := r.names.late()
+	if !ok {
+		return nil
+	}
+	r.nameless = false
+	return r.writeContainers(section, err)
+}
+
+// writeContainers writes what was given of the containers, or tells the error.
+func (r *Recorder) writeContainers(section []byte, err error) error {
 	if err == nil {
 		section, err = r.bpf.withBPF(section)
 	}

@@ -5,6 +5,7 @@
 package capture
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -352,7 +353,20 @@ func TestNamesWithoutResolver(t *testing.T) {
 	if got := n.count(map[uint64]uint64{42: 1, 43: 1}); got != 1 {
 		t.Errorf("%d containers, want 1", got)
 	}
+	if _, ok, err := n.late(); ok || err != nil {
+		t.Errorf("there is an answer before the question (%v)", err)
+	}
 	n.start()
+	<-n.asked
+	var section []byte
+	for ok, err := false, error(nil); !ok; { // it may be asked again right now
+		if section, ok, err = n.late(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !bytes.Contains(section, []byte(id)) {
+		t.Errorf("the answer does not know %s:\n%s", id, section)
+	}
 	table := n.wait()
 	if c := table.ByCgroup(42); c == nil || c.ID != id || c.Kind != container.KindContainer {
 		t.Errorf("container of cgroup 42 is %+v", c)
