@@ -154,19 +154,21 @@ func (w *Watcher) Refused() error { return w.refused }
 // how far CLOCK_BOOTTIME is ahead of CLOCK_MONOTONIC, in ns.
 func (w *Watcher) Start(slept uint64) error {
 	w.slept = slept
+	// Copies first, so that there is one of all that records tell of.
+	if w.copier != nil {
+		if err := w.copier.start(); err != nil {
+			w.refused = err
+			err = w.copier.close()
+			w.copier = nil
+			if err != nil {
+				return err
+			}
+		}
+	}
 	for _, ev := range w.events {
 		if err := ev.Enable(); err != nil {
 			return fmt.Errorf("watch BPF programs: %w", err)
 		}
-	}
-	if w.copier == nil {
-		return nil
-	}
-	if err := w.copier.start(); err != nil {
-		w.refused = err
-		err = w.copier.close()
-		w.copier = nil
-		return err
 	}
 	return nil
 }
