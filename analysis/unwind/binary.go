@@ -221,7 +221,7 @@ func (b *Binary) ruleIn(f *functions, addr uint64) (uint32, bool) {
 // offset of the section.
 func (b *Binary) ruleOf(f *functions, n int, off, addr uint64) (uint32, bool) {
 	if f.met[n] == 0 {
-		b.prog.addr, b.prog.arch = f.addr, b.arch
+		b.prog.arch = b.arch
 		var sp span
 		if e, ok, err := f.readFDE(off, &b.table, b.arch); err == nil && ok {
 			sp = e.expand(&b.table, &b.prog)

@@ -109,3 +109,21 @@ func TestReadErrors(t *testing.T) {
 		}
 	}
 }
+
+// TestPlacesInCIE: the instructions of a CIE, which is of no function, cannot say
+// where in it they hold, nor go back to what they make.
+func TestPlacesInCIE(t *testing.T) {
+	for name, insns := range map[string][]byte{
+		"set_loc": {opSetLoc, 0, 0, 0, 0},
+		"advance": {opAdvance | 1},
+		"restore": {opRestore | amd64RIP},
+	} {
+		c := newCFI(perf.AMD64)
+		c.insns = append(c.insns, insns)
+		b := binaryOf(perf.AMD64, makeELF(elf.EM_X86_64, testSection{name: ".eh_frame", addr: frameAt, data: c.bytes()}))
+		b.load()
+		if _, ok := b.ruleAt(leafAt); ok || b.Err() != nil {
+			t.Errorf("%s: a rule, or %v", name, b.Err())
+		}
+	}
+}

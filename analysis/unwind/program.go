@@ -86,8 +86,7 @@ type program struct {
 	t    *table
 	arch perf.Arch
 	cie  *cie
-	fde  *fde
-	addr uint64 // of the section, for set_loc
+	fde  *fde // nil while those of the CIE run
 
 	state      state
 	initial    *state // after the instructions of the CIE; nil while they run
@@ -270,13 +269,13 @@ func (p *program) restoreReg(reg uint64) error {
 }
 
 func (p *program) setLoc() error {
-	at := p.cursor.at
-	// The address is where it stands in the section.
-	p.cursor.at = 0
-	c := cursor{b: p.b[at:]}
-	to := c.pointer(p.cie.enc, p.fde.code+uint64(at), 0)
-	p.cursor.at = at + c.at
-	if c.bad || p.initial == nil || to < p.fde.start+p.off {
+	if p.initial == nil {
+		return errCFI
+	}
+	c := cursor{b: p.b[p.at:]}
+	to := c.pointer(p.cie.enc, p.fde.code+uint64(p.at), 0)
+	p.at += c.at
+	if c.bad || to < p.fde.start+p.off {
 		return errCFI
 	}
 	return p.moveTo(to - p.fde.start)
