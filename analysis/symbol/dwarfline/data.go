@@ -58,6 +58,7 @@ type Data struct {
 	fuel  int64
 	rows  int
 	funcs int
+	texts int // bytes of names and paths
 	err   error
 }
 
@@ -111,6 +112,11 @@ func New(src *Source, o *Options) *Data {
 func (d *Data) newFile(src *Source) *file {
 	d.err = cmp.Or(d.err, src.unpack())
 	d.fuel += min(int64(src.Size())*workPerByte+1<<16, maxWork)
+	return d.partOf(src)
+}
+
+// partOf is newFile for what the work was allowed for already.
+func (d *Data) partOf(src *Source) *file {
 	return &file{d: d, src: src, names: make(map[uint64]string)}
 }
 
@@ -125,12 +131,25 @@ func (d *Data) broken(section string, off uint64) {
 	}
 }
 
+// tooMuch remembers that something was left out because of its size.
+func (d *Data) tooMuch() { d.err = cmp.Or(d.err, ErrTooMuch) }
+
 // spend pays for n bytes of work.
 func (d *Data) spend(n uint64) {
-	d.fuel -= int64(n) + 1
-	if d.fuel <= 0 && d.err == nil {
-		d.err = ErrTooMuch
+	if d.fuel -= int64(n) + 1; d.fuel <= 0 {
+		d.tooMuch()
 	}
+}
+
+// mayKeep counts n bytes of a name or a path that is to be kept, and reports
+// whether there is room for it.
+func (d *Data) mayKeep(n int) bool {
+	if n > maxTexts-d.texts {
+		d.tooMuch()
+		return false
+	}
+	d.texts += n
+	return true
 }
 
 func (f *file) reader(section []byte) *buf {
@@ -146,10 +165,6 @@ func (d *Data) index() {
 	d.main = d.newFile(d.src)
 	d.main.readUnits(0, uint64(len(d.main.src.Info)))
 	for _, u := range d.main.units {
-		if len(d.ranges) >= maxRanges {
-			d.err = cmp.Or(d.err, ErrTooMuch)
-			break
-		}
 		d.addRanges(u)
 	}
 	slices.SortStableFunc(d.ranges, func(a, b unitRange) int { return cmp.Compare(a.start, b.start) })
@@ -167,9 +182,11 @@ func (d *Data) addRanges(u *unit) {
 	}
 	before := len(d.ranges)
 	add := func(start, end uint64) {
-		if len(d.ranges) < maxRanges {
-			d.ranges = append(d.ranges, unitRange{start, end, u})
+		if len(d.ranges) == maxRanges {
+			d.tooMuch()
+			return
 		}
+		d.ranges = append(d.ranges, unitRange{start, end, u})
 	}
 	u.eachRange(u.low, u.high, u.rangesAt, add)
 	if u.enc.version > 2 && (len(d.ranges) > before || u.high.ok() || u.rangesAt.ok()) {

@@ -46,4 +46,5 @@ const (
 	maxAbbrevs  = 1 << 16 // in a table of abbreviations
 	maxSplits   = 1 << 14 // files of split DWARF
 	maxNameSize = 1 << 16
+	maxTexts    = 1 << 29 // bytes of names and paths: many may be one text of the file
 )

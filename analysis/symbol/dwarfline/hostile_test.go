@@ -175,3 +175,58 @@ func TestUnpackBombs(t *testing.T) {
 		}
 	}
 }
+
+// A table of directories or files whose entries take no bytes would have as many
+// as it claims.
+func TestEmptyEntries(t *testing.T) {
+	for name, form := range map[string]byte{"flag": formFlagPresent, "constant": formImplicitConst} {
+		tables := []byte{1, lnctPath, form}
+		tables = binary.AppendUvarint(tables, maxFiles) // directories
+		tables = append(tables, 1, lnctPath, form)
+		tables = append(binary.AppendUvarint(tables, maxFiles), 0) // files
+		head := append([]byte{1, 1, 1, 0, 1, 1}, tables...)
+		body := append(binary.LittleEndian.AppendUint32([]byte{5, 0, 8, 0}, uint32(len(head))), head...)
+		line := append(binary.LittleEndian.AppendUint32(nil, uint32(len(body))), body...)
+		abbrev := []byte{1, 0x11, 1, atLowpc, formAddr, atHighpc, formData8, atStmtList, formSecOffset, 0, 0, 0}
+		d := New(&Source{Info: unit4(0, 0, 0, 0), Abbrev: abbrev, Line: line}, nil)
+		d.Calls(nil, 0x1110)
+		if !errors.Is(d.Err(), ErrMalformed) {
+			t.Errorf("%s: %v", name, d.Err())
+		}
+		if l := &d.main.units[0].lines; len(l.dirs)+len(l.files) > 0 {
+			t.Errorf("%s: %d directories and %d files", name, len(l.dirs), len(l.files))
+		}
+	}
+}
+
+// Many functions may have one long name, and many files one long path. What is
+// kept of them is bounded, and it is told that there was more.
+func TestLongNames(t *testing.T) {
+	const size, many = maxNameSize - 1, maxTexts/(maxNameSize-1) + 10
+	abbrev := []byte{
+		1, 0x11, 1, atLowpc, formAddr, atHighpc, formData8, 0, 0,
+		2, tagSubprogram, 0, atLowpc, formAddr, atHighpc, formData1, atName, formStrp, 0, 0,
+		0,
+	}
+	var dies []byte
+	for i := range uint64(many) {
+		dies = append(binary.LittleEndian.AppendUint64(append(dies, 2), 0x1000+i), 1, 0, 0, 0, 0)
+	}
+	info := unit4(dies...)
+	binary.LittleEndian.PutUint64(info[4+8+8:], many)
+	d := New(&Source{Info: info, Abbrev: abbrev, Str: append(bytes.Repeat([]byte{'x'}, size), 0)}, nil)
+	d.texts = maxTexts - 3*size // as if most had been read
+	named := 0
+	for i := range uint64(many) {
+		calls := d.Calls(nil, 0x1000+i)
+		if len(calls) != 1 {
+			t.Fatalf("%d: %v", i, calls)
+		}
+		if calls[0].Name != "" {
+			named++
+		}
+	}
+	if named != 3 || d.texts > maxTexts || !errors.Is(d.Err(), ErrTooMuch) {
+		t.Errorf("%d names, %d bytes, %v", named, d.texts, d.Err())
+	}
+}

@@ -50,13 +50,16 @@ func (d *Data) Save() error {
 	w := newKeptWriter(d.kept)
 	fresh, size := make(map[int][]byte), 0
 	for i, u := range d.main.units {
-		if !u.loaded || u.dwoName != "" || u.lines.seqs != nil || w.has(i) {
+		if !u.loaded || len(u.dwoName) > 0 || u.lines.seqs != nil || w.has(i) {
 			continue
 		}
 		fresh[i] = w.unit(u)
 		size += len(fresh[i])
+		if d.err != nil {
+			return nil
+		}
 	}
-	if d.kept != nil && size < len(d.kept.parts)/worthSaving || size == 0 || d.err != nil {
+	if d.kept != nil && size < len(d.kept.parts)/worthSaving || size == 0 {
 		return nil
 	}
 	content := d.encodeKept(w, fresh)

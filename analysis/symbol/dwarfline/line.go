@@ -276,6 +276,7 @@ func (t *lineTable) entries(u *unit, r *buf, add func(fileEntry)) {
 	}
 	for n := uint64(0); n < min(count, maxFiles) && !r.bad && r.more(); n++ {
 		var e fileEntry
+		begin := r.off
 		for i := range format {
 			f := &format[i]
 			v := u.value(r, &f.attr)
@@ -286,7 +287,14 @@ func (t *lineTable) entries(u *unit, r *buf, add func(fileEntry)) {
 				e.dir = v.n
 			}
 		}
+		if r.off == begin { // else a few bytes would make maxFiles of them
+			r.fail()
+			return
+		}
 		add(e)
+	}
+	if count > maxFiles {
+		u.file.d.tooMuch()
 	}
 }
 
@@ -302,24 +310,34 @@ func (u *unit) fileName(n uint32) string {
 	if t.paths[n] != "" {
 		return t.paths[n]
 	}
-	e := &t.files[n]
-	name := string(u.text(e.name))
-	if name == "" {
+	t.paths[n] = u.makePath(&t.files[n])
+	return t.paths[n]
+}
+
+// makePath puts the parts of a path together.
+func (u *unit) makePath(e *fileEntry) string {
+	t := &u.lines
+	base := u.text(e.name)
+	if len(base) == 0 || !u.file.d.mayKeep(len(base)) {
 		return ""
 	}
-	if !absolute(name) {
-		dir := ""
-		if e.dir < uint64(len(t.dirs)) {
-			dir = string(u.text(t.dirs[e.dir]))
-		}
-		if dir != "" {
-			name = join(dir, name)
-		}
-		if !absolute(name) && (dir == "" || t.version < 5 || e.dir != 0) {
-			name = join(u.compDir, name)
-		}
+	name := string(base)
+	if absolute(name) {
+		return name
 	}
-	t.paths[n] = name
+	var dir []byte
+	if e.dir < uint64(len(t.dirs)) {
+		dir = u.text(t.dirs[e.dir])
+	}
+	if !u.file.d.mayKeep(len(dir) + len(u.compDir)) {
+		return ""
+	}
+	if len(dir) > 0 {
+		name = join(string(dir), name)
+	}
+	if !absolute(name) && (len(dir) == 0 || t.version < 5 || e.dir != 0) {
+		name = join(string(u.compDir), name)
+	}
 	return name
 }
 

@@ -3,7 +3,6 @@
 package dwarfline
 
 import (
-	"cmp"
 	"math"
 	"slices"
 )
@@ -47,7 +46,7 @@ func (m *lineMachine) run() {
 		}
 	}
 	if m.d.rows >= maxRows {
-		m.d.err = cmp.Or(m.d.err, ErrTooMuch)
+		m.d.tooMuch()
 	}
 	m.d.room.rows = m.t.rows
 	m.t.rows = slices.Clone(m.t.rows[:m.first]) // less a sequence without end

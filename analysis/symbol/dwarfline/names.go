@@ -15,7 +15,11 @@ func (f *file) nameOf(off uint64) string {
 	if name, ok := f.names[off]; ok {
 		return name
 	}
-	name := f.findName(off)
+	text := f.findName(off)
+	if !f.d.mayKeep(len(text)) {
+		return ""
+	}
+	name := string(text)
 	if len(f.names) < maxFuncs {
 		f.names[off] = name
 	}
@@ -23,8 +27,8 @@ func (f *file) nameOf(off uint64) string {
 }
 
 // findName follows the references of a DIE until one has a linkage name.
-func (f *file) findName(off uint64) string {
-	plain := ""
+func (f *file) findName(off uint64) []byte {
+	var plain []byte
 	for range maxHops {
 		if off&altBit != 0 {
 			if f = f.d.altFile(); f == nil {
@@ -34,10 +38,10 @@ func (f *file) findName(off uint64) string {
 		}
 		d := f.namesAt(off)
 		if len(d.linkage) > 0 {
-			return string(d.linkage)
+			return d.linkage
 		}
-		if plain == "" {
-			plain = string(d.plain)
+		if len(plain) == 0 {
+			plain = d.plain
 		}
 		if !d.refers {
 			break

@@ -19,20 +19,25 @@ func (s section) of(b []byte) []byte {
 // openSplit finds the split unit of a skeleton, nil if it is nowhere.
 func (u *unit) openSplit() *unit {
 	d := u.file.d
-	if d.splits >= maxSplits || u.file.split {
+	if u.file.split {
+		return nil
+	}
+	if d.splits == maxSplits {
+		d.tooMuch()
 		return nil
 	}
 	d.splits++
-	src := d.packedSource(u.id)
-	if src == nil && d.opts.Split != nil {
-		src = d.opts.Split(u.compDir, u.dwoName)
+	f := d.packedFile(u.id)
+	if f == nil && d.opts.Split != nil {
+		if src := d.opts.Split(string(u.compDir), string(u.dwoName)); src != nil {
+			f = d.newFile(src)
+		}
 	}
-	if src == nil {
+	if f == nil {
 		return nil
 	}
-	f := d.newFile(src)
 	f.split = true
-	f.readUnits(0, uint64(len(src.Info)))
+	f.readUnits(0, uint64(len(f.src.Info)))
 	for _, s := range f.units {
 		if s.kind != unitType && s.kind != unitSplitType && s.id == u.id {
 			s.base.addr, s.base.addrFile, s.base.low = u.base.addr, u.base.addrFile, u.base.low
@@ -43,8 +48,9 @@ func (u *unit) openSplit() *unit {
 	return nil
 }
 
-// packedSource is what the package has for a unit, nil if nothing.
-func (d *Data) packedSource(id uint64) *Source {
+// packedFile is what the package has for a unit, nil if nothing. The parts of
+// units may overlap, so that each adds no work to what the package allows for.
+func (d *Data) packedFile(id uint64) *file {
 	if !d.asked.pack {
 		d.asked.pack = true
 		if d.opts.Package != nil {
@@ -59,11 +65,11 @@ func (d *Data) packedSource(id uint64) *Source {
 		return nil
 	}
 	p := d.pack.src
-	return &Source{
+	return d.partOf(&Source{
 		Info: c.info.of(p.Info), Abbrev: c.abbrev.of(p.Abbrev),
 		StrOffsets: c.strOffsets.of(p.StrOffsets), Rnglists: c.rnglists.of(p.Rnglists),
 		Str: p.Str, LineStr: p.LineStr, BigEndian: p.BigEndian,
-	}
+	})
 }
 
 // readIndex reads the index of a package: a hash table of unit ids, then two

@@ -168,7 +168,7 @@ func (w *treeReader) function(ab *abbrev, around int32) int32 {
 	}
 	d := u.file.d
 	if d.funcs >= maxFuncs {
-		d.err = cmp.Or(d.err, ErrTooMuch)
+		d.tooMuch()
 		return -1
 	}
 	d.funcs++
@@ -178,9 +178,11 @@ func (w *treeReader) function(ab *abbrev, around int32) int32 {
 		w.groups = append(w.groups, group{first: len(w.spans)})
 	}
 	u.eachRange(low, high, list, func(start, end uint64) {
-		if len(w.spans) < maxRanges {
-			w.spans = append(w.spans, span{start, end, fn})
+		if len(w.spans) == maxRanges {
+			d.tooMuch()
+			return
 		}
+		w.spans = append(w.spans, span{start, end, fn})
 	})
 	return fn
 }

@@ -23,9 +23,8 @@ type unit struct {
 	low, high value
 	rangesAt  value
 	stmtList  value
-	nameAt    value
-	compDir   string
-	dwoName   string
+	compDir   []byte
+	dwoName   []byte
 
 	loaded   bool
 	hasLines bool
@@ -57,6 +56,9 @@ func (f *file) readUnits(from, to uint64) {
 		}
 		f.units = append(f.units, u)
 		r.seek(u.end)
+	}
+	if r.more() && len(f.units) == maxUnits {
+		f.d.tooMuch()
 	}
 }
 
@@ -112,13 +114,11 @@ func (u *unit) readRoot() {
 	if ab.tag == tagPartialUnit {
 		u.kind = unitPartial
 	}
-	var name, dir, dwo value
+	var dir, dwo value
 	for i := range ab.attrs {
 		a := &ab.attrs[i]
 		v := u.value(r, a)
 		switch a.name {
-		case atName:
-			name = v
 		case atCompDir:
 			dir = v
 		case atLowpc:
@@ -148,7 +148,7 @@ func (u *unit) readRoot() {
 		u.file.d.broken("info", u.dies)
 		return
 	}
-	u.nameAt, u.compDir, u.dwoName = name, string(u.text(dir)), string(u.text(dwo))
+	u.compDir, u.dwoName = u.text(dir), u.text(dwo)
 	u.base.low, _ = u.address(u.low)
 }
 
@@ -160,7 +160,7 @@ func (u *unit) load() {
 	u.loaded = true
 	u.readLines()
 	from := u
-	if u.dwoName != "" {
+	if len(u.dwoName) > 0 {
 		if u.split = u.openSplit(); u.split != nil {
 			from = u.split
 		}
