@@ -35,8 +35,9 @@ type chooser func(names string, a, b *entry) bool
 // those of the second. The rule within a table is perf's, so that both tools give a
 // function the same name: one with a size before one without, then strong
 // before weak, global before local, fewer leading underscores, and the longer
-// name, both counted in the demangled form. Where all is equal, the first stays.
-func better(names string, a, b *entry) bool {
+// name, both counted in the demangled form, or as they are after too many long
+// ones. Where all is equal, the first stays.
+func (d *demangling) better(names string, a, b *entry) bool {
 	switch {
 	case a.stop != b.stop:
 		return a.stop
@@ -53,7 +54,7 @@ func better(names string, a, b *entry) bool {
 	if sameStructor(na, nb) {
 		return false
 	}
-	na, nb = Demangle(na), Demangle(nb)
+	na, nb = d.pair(na, nb)
 	if ua, ub := underscores(na), underscores(nb); ua != ub {
 		return ub < ua
 	}

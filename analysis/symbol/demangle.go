@@ -20,17 +20,58 @@ const maxDemangled = 14
 // Some names take time by the square of their length. maxMangled bounds those
 // that are demangled at all, freeMangled those that are not counted, and
 // maxDemangling the squares of the others of one file, added up: about a second.
+//
+// To choose among the symbols at one address, all of a file may have to be
+// demangled: freeAliases bounds the squares of two names that are not counted,
+// and maxAliases what others exceed it by.
 const (
 	maxMangled    = 1 << 14
 	freeMangled   = 1 << 9
 	maxDemangling = 1 << 29
+	freeAliases   = 1 << 15
+	maxAliases    = 1 << 30
 )
+
+// demangling demangles the names of one file, in bounded time. Its zero value is
+// ready.
+type demangling struct {
+	work    int // squares of the lengths of long names
+	aliases int // squares of the lengths of aliases
+}
+
+// name is like Demangle, but returns a long name as it is after too many.
+func (d *demangling) name(raw string) string {
+	if n := len(raw); n > freeMangled && mangled(raw) {
+		if n*n > maxDemangling-d.work {
+			return raw
+		}
+		d.work += n * n
+	}
+	return Demangle(raw)
+}
+
+// pair demangles the names of two symbols at one address, both or neither.
+func (d *demangling) pair(a, b string) (string, string) {
+	work := -freeAliases
+	for _, name := range []string{a, b} {
+		if mangled(name) {
+			work += len(name) * len(name)
+		}
+	}
+	if work > 0 {
+		if work > maxAliases-d.aliases {
+			return a, b
+		}
+		d.aliases += work
+	}
+	return Demangle(a), Demangle(b)
+}
 
 // names remembers demangled names by symbol. Its zero value is ready.
 type names struct {
 	mu   sync.Mutex
 	text map[int32]string
-	work int // squares of the lengths of long names
+	demangling
 }
 
 // Demangled is the name of a symbol as people write it: C++, Rust, D and Swift names
@@ -47,13 +88,7 @@ func (o *Object) Demangled(sym int32) string {
 	if text, ok := o.demangled.text[sym]; ok {
 		return text
 	}
-	text := raw
-	if n := len(raw); n > freeMangled && n <= maxMangled {
-		o.demangled.work += n * n
-	}
-	if o.demangled.work <= maxDemangling {
-		text = Demangle(raw)
-	}
+	text := o.demangled.name(raw)
 	if o.demangled.text == nil {
 		o.demangled.text = make(map[int32]string)
 	}
@@ -89,19 +124,17 @@ func Demangle(name string) string {
 	if at := strings.IndexByte(name, '@'); at >= 0 {
 		base, suffix = name[:at], name[at:]
 	}
-	if isSwift(name) || strings.HasPrefix(base, "_D") {
-		text, ok := dlang.Demangle(base, false)
-		if isSwift(name) {
-			text, ok = swiftlang.Demangle(base)
-		}
-		if ok {
-			return text + suffix
-		}
-		return name
+	text, ok := "", true
+	switch {
+	case isSwift(name):
+		text, ok = swiftlang.Demangle(base)
+	case strings.HasPrefix(base, "_D"):
+		text, ok = dlang.Demangle(base, false)
+	default:
+		text = demangle.Filter(keepUnderscores(base), demangle.NoParams, demangle.MaxLength(maxDemangled))
 	}
-	text := demangle.Filter(keepUnderscores(base), demangle.NoParams, demangle.MaxLength(maxDemangled))
-	if suffix == "" {
-		return text
+	if !ok {
+		return name
 	}
 	return text + suffix
 }

@@ -52,7 +52,7 @@ func TestDemangle(t *testing.T) {
 func TestDemangledOnce(t *testing.T) {
 	names, entries := makeEntries([2]uint64{0, 1}, [2]uint64{1, 2})
 	o := &Object{}
-	o.Table, _ = buildTable(strings.Replace(names, "s1", "_Z3foov", 1), entries, better, 0)
+	o.Table, _ = buildTable(strings.Replace(names, "s1", "_Z3foov", 1), entries, new(demangling).better, 0)
 	for range 2 {
 		if got := o.Demangled(0) + " " + o.Demangled(1); got != "s0 foo" {
 			t.Errorf("got %q", got)
@@ -105,7 +105,7 @@ func TestDemangledBounds(t *testing.T) {
 		for i := range shifted {
 			shifted[i].name = 0
 		}
-		o.Table, _ = buildTable(table, shifted, better, 0)
+		o.Table, _ = buildTable(table, shifted, new(demangling).better, 0)
 		named := 0
 		for i := range o.Len() {
 			if o.Demangled(int32(i)) != hostile {
@@ -115,6 +115,29 @@ func TestDemangledBounds(t *testing.T) {
 		n := len(hostile)
 		if limit := maxDemangling/(n*n) + 1; named > limit || n > maxMangled && named > 0 {
 			t.Errorf("%d names of %d characters were demangled, at most %d may be", named, n, limit)
+		}
+	}
+}
+
+// Many long names at one address are chosen among in bounded time, and so are
+// those that lines name.
+func TestDemanglingBounds(t *testing.T) {
+	hostile := "_Z1fI" + strings.Repeat("KV", freeMangled) + "iEvv"
+	d := &demangling{aliases: maxAliases - 3*(2*len(hostile)*len(hostile)-freeAliases)}
+	for i := range 5 {
+		a, b := d.pair(hostile, hostile)
+		if done := a != hostile && b != hostile; done != (i < 3) {
+			t.Errorf("pair %d: demangled: %v", i, done)
+		}
+	}
+	if a, b := d.pair("_Z3foov", "_Z3barv"); a != "foo" || b != "bar" {
+		t.Errorf("short ones are %q and %q", a, b)
+	}
+	l := &Lines{demangled: make(map[string]string)}
+	l.names.work = maxDemangling - (len(hostile)+2)*(len(hostile)+2)
+	for i, suffix := range []string{"@1", "@2"} {
+		if done := l.demangle(hostile+suffix) != hostile+suffix; done != (i == 0) {
+			t.Errorf("name %d: demangled: %v", i, done)
 		}
 	}
 }

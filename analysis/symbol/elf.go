@@ -85,7 +85,7 @@ func (o *Object) HasSymbols() bool { return o.read > 0 || o.Len() > 0 }
 // setTable makes the table of o.
 func (o *Object) setTable(names []byte, entries []entry) {
 	// The bytes are not written to as long as the table has them.
-	o.Table, o.sources = buildTable(unsafe.String(unsafe.SliceData(names), len(names)), entries, better, 0)
+	o.Table, o.sources = buildTable(unsafe.String(unsafe.SliceData(names), len(names)), entries, new(demangling).better, 0)
 	for _, from := range o.sources {
 		if from != o.sources[0] {
 			return

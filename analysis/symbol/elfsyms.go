@@ -26,6 +26,7 @@ type symbolReader struct {
 	second  bool          // reads .dynsym and what hangs on it
 	from    uint16        // where the names come from that are read
 	kept    int           // symbols
+	copied  uint64        // bytes of names that stand in the file once more
 	entry   entry         // the one at hand: in memory of its own each would be garbage
 }
 
@@ -124,6 +125,15 @@ func (s *symbolReader) strings(sec *elf.Section) (uint32, error) {
 	s.names = grown
 	s.endless = s.endless || endless(grown[base:])
 	return uint32(base), nil
+}
+
+// mayCopy counts n bytes of a name that is made of one in the file, and reports
+// whether it may be: all of them have room in a file, unless many are one.
+func (s *symbolReader) mayCopy(n int) bool {
+	if s.copied += uint64(n); s.copied > s.size || len(s.names)+n > maxStrings {
+		return false
+	}
+	return true
 }
 
 // maxNamesRoom bounds what is made room for in advance.

@@ -19,7 +19,7 @@ func (s *symbolReader) addGo(r io.ReaderAt) error {
 	s.from = fromGo
 	for i := range min(t.Len(), maxSymbols) {
 		name, start, end := t.Func(i)
-		if name == "" || end <= start || len(s.names)+len(name)+1 > maxStrings {
+		if name == "" || end <= start || !s.mayCopy(len(name)+1) {
 			continue
 		}
 		e := entry{start: start, end: end, name: uint32(len(s.names)), bind: bindGlobal}

@@ -38,6 +38,7 @@ type Lines struct {
 	goTable   *pclntab.Table
 	goRoom    []pclntab.Call
 	demangled map[string]string
+	names     demangling
 }
 
 // Lines returns the line information of the binary of a Ref. It is read now, but
@@ -122,7 +123,7 @@ func (l *Lines) demangle(name string) string {
 	}
 	text, ok := l.demangled[name]
 	if !ok {
-		text = Demangle(name)
+		text = l.names.name(name)
 		l.demangled[name] = text
 	}
 	return text

@@ -149,7 +149,7 @@ func (s *symbolReader) nameStubs(stubs []stub, slots map[uint64]uint32) error {
 func (s *symbolReader) addStub(p stub, nameOff uint64) {
 	const suffix = "@plt\x00"
 	name := s.nameAt(nameOff)
-	if len(name) == 0 || len(name) > maxPLTName || len(s.names)+len(name)+len(suffix) > maxStrings {
+	if len(name) == 0 || len(name) > maxPLTName || !s.mayCopy(len(name)+len(suffix)) {
 		return
 	}
 	e := entry{start: p.start, end: p.end, name: uint32(len(s.names)), bind: bindGlobal}

@@ -14,9 +14,10 @@ import (
 // lie in each other, entries says so.
 type sieve struct {
 	between
-	gaps   []gap
-	list   []entry // room for entries
-	failed bool    // what was added is not what is in the file
+	gaps    []gap
+	list    []entry // room for entries
+	failed  bool    // what was added is not what is in the file
+	aliases demangling
 }
 
 // gap is what is known of the symbols that begin between two addresses.
@@ -32,7 +33,7 @@ type gap struct {
 // reset makes s a sieve for addresses that ascend, none of them twice.
 func (s *sieve) reset(wanted []uint64) {
 	s.between.reset(wanted)
-	s.gaps, s.failed = s.gaps[:0], false
+	s.gaps, s.failed, s.aliases = s.gaps[:0], false, demangling{}
 }
 
 // between finds the gap between two wanted addresses that a symbol begins in.
@@ -101,7 +102,7 @@ func (s *sieve) add(names []byte, e *entry, named func(e *entry) bool) {
 	case !g.found || e.start > g.last.start:
 		g.drop(&g.last)
 		g.last, g.found = *e, true
-	case better(unsafe.String(unsafe.SliceData(names), len(names)), &g.last, e):
+	case s.aliases.better(unsafe.String(unsafe.SliceData(names), len(names)), &g.last, e):
 		g.last = *e
 	}
 }

@@ -74,8 +74,8 @@ func TestSieve(t *testing.T) {
 			continue
 		}
 		sifted++
-		got, _ := buildTable(names, kept, better, 0)
-		want, _ := buildTable(names, entries, better, 0)
+		got, _ := buildTable(names, kept, new(demangling).better, 0)
+		want, _ := buildTable(names, entries, new(demangling).better, 0)
 		if t.Run("", func(t *testing.T) { sameLookups(t, addrs, &got, &want) }); t.Failed() {
 			t.Fatalf("round %d: %+v", round, entries)
 		}

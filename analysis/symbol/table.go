@@ -3,7 +3,6 @@
 package symbol
 
 import (
-	"math"
 	"strings"
 )
 
@@ -93,10 +92,16 @@ func (t *Table) nameBytes(limit int) int {
 	return used
 }
 
-// copyNames makes the names in use the table's own.
+// copyNames makes the names in use the table's own; or all names, if those in
+// use are more because they lie in each other.
 func (t *Table) copyNames() {
+	size := t.nameBytes(len(t.names))
+	if size > len(t.names) {
+		t.names = strings.Clone(t.names)
+		return
+	}
 	var b strings.Builder
-	b.Grow(t.nameBytes(math.MaxInt))
+	b.Grow(size)
 	for i, off := range t.name {
 		t.name[i] = uint32(b.Len())
 		b.WriteString(cString(t.names, off))

@@ -20,7 +20,7 @@ func makeEntries(ranges ...[2]uint64) (names string, entries []entry) {
 
 func TestNesting(t *testing.T) {
 	names, entries := makeEntries([2]uint64{10, 100}, [2]uint64{20, 30}, [2]uint64{25, 28}, [2]uint64{40, 200}, [2]uint64{300, 301})
-	table, _ := buildTable(names, entries, better, 0)
+	table, _ := buildTable(names, entries, new(demangling).better, 0)
 	for addr, want := range map[uint64]string{
 		9: "", 10: "s0", 19: "s0", 20: "s1", 24: "s1", 25: "s2", 27: "s2", 28: "s1", 30: "s0", 39: "s0",
 		40: "s3", 150: "s3", 199: "s3", 200: "", 300: "s4", 301: "", math.MaxUint64: "",
@@ -52,7 +52,7 @@ func TestLookup(t *testing.T) {
 		}
 		names, entries := makeEntries(ranges...)
 		rng.Shuffle(len(entries), func(i, j int) { entries[i], entries[j] = entries[j], entries[i] })
-		table, _ := buildTable(names, entries, better, 0)
+		table, _ := buildTable(names, entries, new(demangling).better, 0)
 		for i, r := range ranges {
 			for _, addr := range []uint64{r[0] - 1, r[0], r[0] + (r[1]-r[0])/2, r[1] - 1, r[1]} {
 				want := int32(-1)
