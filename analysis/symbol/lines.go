@@ -57,6 +57,9 @@ func (r *Resolver) Lines(ref Ref) *Lines {
 			r.lines = make(map[Ref]*Lines)
 		}
 		r.lines[key] = l
+		if at, ok := r.foundAs(ref); ok {
+			ref = at // what is beside the binary is there
+		}
 		l.mu.Lock()
 		r.mu.Unlock()
 		l.err = l.load(r, ref)

@@ -11,9 +11,25 @@ import (
 )
 
 // Open opens the binary of a Ref, for what Object does not read of it: the
-// first that an opener has and whose build-id is the wanted one. The caller
-// closes it.
+// first that an opener has and whose build-id is the wanted one, be it where
+// another Ref led to it. The caller closes it.
 func (r *Resolver) Open(ref Ref) (File, int64, error) {
+	f, size, err := r.openAt(ref)
+	if err == nil {
+		return f, size, nil
+	}
+	r.mu.Lock()
+	at, ok := r.foundAs(ref)
+	r.mu.Unlock()
+	if ok && at != ref {
+		if f, size, err := r.openAt(at); err == nil {
+			return f, size, nil
+		}
+	}
+	return nil, 0, err
+}
+
+func (r *Resolver) openAt(ref Ref) (File, int64, error) {
 	var worst *openError
 	for _, o := range r.openers {
 		f, size, err := o.Open(ref)

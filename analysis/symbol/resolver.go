@@ -105,12 +105,12 @@ type Resolver struct {
 	cache   Cache // nil is none
 
 	mu      sync.Mutex
-	objects map[Ref]*result     // by key
-	order   []*result           // failures are reported in the order of first use
-	found   map[buildid.ID]bool // some path had it
-	room    room                // of ObjectAt
-	loaded  int64               // bytes of DWARF
-	lines   map[Ref]*Lines      // by key
+	objects map[Ref]*result    // by key
+	order   []*result          // failures are reported in the order of first use
+	found   map[buildid.ID]Ref // where one was found
+	room    room               // of ObjectAt
+	loaded  int64              // bytes of DWARF
+	lines   map[Ref]*Lines     // by key
 }
 
 type result struct {
@@ -123,7 +123,7 @@ type result struct {
 // NewResolver makes a Resolver that asks the openers in their order, until one
 // has the right file.
 func NewResolver(openers ...Opener) *Resolver {
-	return &Resolver{openers: slices.Clone(openers), objects: make(map[Ref]*result), found: make(map[buildid.ID]bool)}
+	return &Resolver{openers: slices.Clone(openers), objects: make(map[Ref]*result), found: make(map[buildid.ID]Ref)}
 }
 
 // A Cache keeps what is made of files with some effort: lines and inlined calls.
@@ -157,7 +157,7 @@ func (r *Resolver) Object(ref Ref) (*Object, error) {
 		res.obj, res.err = obj, err
 		if obj != nil && !ref.BuildID.IsZero() {
 			r.objects[Ref{BuildID: ref.BuildID}] = res
-			r.found[ref.BuildID] = true
+			r.found[ref.BuildID] = ref
 		}
 	})
 	return res.obj, res.err
@@ -186,8 +186,18 @@ func (r *Resolver) ObjectAt(ref Ref, offsets []uint64) (*Object, error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.room, r.found[ref.BuildID] = mem, true
+	r.room, r.found[ref.BuildID] = mem, ref
 	return obj, nil
+}
+
+// foundAs is the Ref by which the file of ref was found, which may have been at
+// another path. The caller holds the lock.
+func (r *Resolver) foundAs(ref Ref) (Ref, bool) {
+	if ref.BuildID.IsZero() {
+		return Ref{}, false
+	}
+	at, ok := r.found[ref.BuildID]
+	return at, ok
 }
 
 // result is what is known of a Ref. One that was not asked for before is made.
@@ -311,7 +321,7 @@ func (r *Resolver) Failures() []Failure {
 		if res.err == nil {
 			continue
 		}
-		if id := res.ref.BuildID; !id.IsZero() && r.found[id] {
+		if _, elsewhere := r.foundAs(res.ref); elsewhere {
 			continue
 		}
 		list = append(list, Failure{Ref: res.ref, Reason: ReasonOf(res.err), Err: res.err})

@@ -163,3 +163,35 @@ func TestResolverAtOnce(t *testing.T) {
 		t.Errorf("without an opener: %v", err)
 	}
 }
+
+// A file that one Ref led to is the file of all that have its build-id, also for
+// what is read of it later: the first that asks may be of a container that is gone.
+func TestFoundElsewhere(t *testing.T) {
+	b := tinyNote()
+	id, err := buildid.FromFile(bytes.NewReader(b), int64(len(b)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone, there := Ref{Path: "/gone/app", BuildID: id, MountNS: 7}, Ref{Path: "/app", BuildID: id}
+	for name, find := range map[string]func(*Resolver, Ref) error{
+		"Object":   func(r *Resolver, ref Ref) error { _, err := r.Object(ref); return err },
+		"ObjectAt": func(r *Resolver, ref Ref) error { _, err := r.ObjectAt(ref, []uint64{0}); return err },
+	} {
+		files := &memFiles{files: map[string][]byte{"/app": b}}
+		r := NewResolver(files)
+		if find(r, gone) == nil || find(r, there) != nil {
+			t.Fatalf("%s: found at the wrong path", name)
+		}
+		f, size, err := r.Open(gone)
+		if err != nil || size != int64(len(b)) {
+			t.Fatalf("%s, then Open: %v", name, err)
+		}
+		f.Close()
+		if err := r.Lines(gone).Err(); err != nil {
+			t.Errorf("%s, then Lines: %v", name, err)
+		}
+		if n := len(r.Failures()); n != 0 || files.open != 0 {
+			t.Errorf("%s: %d failures, %d files are open", name, n, files.open)
+		}
+	}
+}

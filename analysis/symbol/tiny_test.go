@@ -146,3 +146,10 @@ func tinyNames(names string, offsets ...uint32) []byte {
 		tinySection{".strtab", elf.Section64{Type: uint32(elf.SHT_STRTAB)}, []byte(names)},
 	)
 }
+
+// tinyNote is a file with a build-id and nothing else.
+func tinyNote() []byte {
+	w := newTinyWriter(elf.ELFCLASS64, elf.ELFDATA2LSB)
+	note := append([]byte{4, 0, 0, 0, 8, 0, 0, 0, 3, 0, 0, 0}, "GNU\x0012345678"...)
+	return w.file(elf.EM_X86_64, tinySection{".note.gnu.build-id", elf.Section64{Type: uint32(elf.SHT_NOTE), Flags: uint64(elf.SHF_ALLOC)}, note})
+}
