@@ -5,6 +5,7 @@ package symbol
 import (
 	"math"
 	"slices"
+	"sort"
 )
 
 // KsymType says what a symbol that the kernel made while it runs is. The values
@@ -32,8 +33,14 @@ type Ksym struct {
 // at one moment of a recording. Feed it KSYMBOL records in the order of time.
 // Its zero value is empty. It is not safe for use by several goroutines.
 type KernelSyms struct {
-	syms []Ksym // ascending, none overlap
+	// blocks of them ascend, none overlap, no block is empty. In one list, a
+	// symbol below a million others would move them all.
+	blocks [][]Ksym
+	n      int
 }
+
+// maxBlock is how many symbols a block may have; above, it is split.
+const maxBlock = 512
 
 // Register adds a symbol of length bytes. What it overlaps is removed: its end
 // was not recorded.
@@ -45,58 +52,79 @@ func (k *KernelSyms) Register(addr uint64, length uint32, name string, typ KsymT
 	if end == addr {
 		return
 	}
-	first := k.after(addr)
-	if first > 0 && k.syms[first-1].End > addr {
-		first--
+	for {
+		block, at := k.last(end - 1)
+		if block < 0 || k.blocks[block][at].End <= addr {
+			break
+		}
+		k.remove(block, at)
 	}
-	last := first
-	for last < len(k.syms) && k.syms[last].Start < end {
-		last++
+	k.insert(Ksym{Name: name, Start: addr, End: end, Type: typ})
+}
+
+func (k *KernelSyms) insert(s Ksym) {
+	k.n++
+	if len(k.blocks) == 0 {
+		k.blocks = [][]Ksym{{s}}
+		return
 	}
-	k.syms = slices.Replace(k.syms, first, last, Ksym{Name: name, Start: addr, End: end, Type: typ})
+	block, at := k.last(s.Start)
+	block, at = max(block, 0), at+1
+	list := slices.Insert(k.blocks[block], at, s)
+	if half := len(list) / 2; len(list) > maxBlock {
+		k.blocks = slices.Insert(k.blocks, block+1, slices.Clone(list[half:]))
+		clear(list[half:])
+		list = list[:half]
+	}
+	k.blocks[block] = list
+}
+
+func (k *KernelSyms) remove(block, at int) {
+	k.n--
+	k.blocks[block] = slices.Delete(k.blocks[block], at, at+1)
+	if len(k.blocks[block]) == 0 {
+		k.blocks = slices.Delete(k.blocks, block, block+1)
+	}
 }
 
 // Unregister removes the symbol that begins at addr. It reports whether there
 // was one.
 func (k *KernelSyms) Unregister(addr uint64) bool {
-	i := k.after(addr)
-	if i == 0 || k.syms[i-1].Start != addr {
+	block, at := k.last(addr)
+	if block < 0 || k.blocks[block][at].Start != addr {
 		return false
 	}
-	k.syms = slices.Delete(k.syms, i-1, i)
+	k.remove(block, at)
 	return true
 }
 
 // SetProgram says that the symbol that begins at addr, if there is one, is a
 // part of a BPF program.
 func (k *KernelSyms) SetProgram(addr uint64, id uint32) {
-	if i := k.after(addr); i > 0 && k.syms[i-1].Start == addr {
-		k.syms[i-1].Program = id
+	if block, at := k.last(addr); block >= 0 && k.blocks[block][at].Start == addr {
+		k.blocks[block][at].Program = id
 	}
 }
 
 // Lookup finds the symbol that covers addr.
 func (k *KernelSyms) Lookup(addr uint64) (Ksym, bool) {
-	i := k.after(addr)
-	if i == 0 || addr >= k.syms[i-1].End {
+	block, at := k.last(addr)
+	if block < 0 || addr >= k.blocks[block][at].End {
 		return Ksym{}, false
 	}
-	return k.syms[i-1], true
+	return k.blocks[block][at], true
 }
 
 // Len is the number of symbols.
-func (k *KernelSyms) Len() int { return len(k.syms) }
+func (k *KernelSyms) Len() int { return k.n }
 
-// after is the index of the first symbol that begins behind addr.
-func (k *KernelSyms) after(addr uint64) int {
-	lo, hi := 0, len(k.syms)
-	for lo < hi {
-		mid := int(uint(lo+hi) >> 1)
-		if k.syms[mid].Start <= addr {
-			lo = mid + 1
-		} else {
-			hi = mid
-		}
+// last is where the last symbol is that begins at or before addr; both are -1 if
+// there is none.
+func (k *KernelSyms) last(addr uint64) (block, at int) {
+	block = sort.Search(len(k.blocks), func(i int) bool { return k.blocks[i][0].Start > addr }) - 1
+	if block < 0 {
+		return -1, -1
 	}
-	return lo
+	list := k.blocks[block]
+	return block, sort.Search(len(list), func(i int) bool { return list[i].Start > addr }) - 1
 }

@@ -3,9 +3,12 @@
 package symbol
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
+	"strconv"
 	"testing"
 )
 
@@ -118,4 +121,55 @@ func TestKernelSyms(t *testing.T) {
 	check(0x1080, "")
 	k.Register(math.MaxUint64-1, 100, "last", KsymBPF)
 	check(math.MaxUint64-1, "last")
+}
+
+// Many symbols, in no order, are those of a plain list; none of them is in a block
+// that is long to change.
+func TestManyKernelSyms(t *testing.T) {
+	const places = 6 * maxBlock
+	var k KernelSyms
+	var list [places]Ksym // by place; one may cover the next
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for step := range uint32(8 * places) {
+		at := rnd.IntN(places)
+		if step < 2*places {
+			at = places - 1 - int(step)/2 // from above, as is worst
+		}
+		addr := uint64(at) * 16
+		if step%4 == 3 && step > 2*places {
+			if had := list[at].End != 0; k.Unregister(addr) != had {
+				t.Fatalf("step %d: unregistered a symbol: %v", step, !had)
+			}
+			list[at] = Ksym{}
+			continue
+		}
+		length := uint32(1 + rnd.IntN(24))
+		s := Ksym{Name: strconv.Itoa(int(step)), Start: addr, End: addr + uint64(length), Type: KsymBPF, Program: step}
+		k.Register(addr, length, s.Name, s.Type)
+		k.SetProgram(addr, step)
+		for i := max(at-1, 0); i <= min(at+1, places-1); i++ {
+			if list[i].End > s.Start && list[i].Start < s.End {
+				list[i] = Ksym{}
+			}
+		}
+		list[at] = s
+	}
+	n := 0
+	for at, want := range list {
+		if want.End != 0 {
+			n++
+		}
+		got, ok := k.Lookup(uint64(at) * 16)
+		if found := ok && got.Start == uint64(at)*16; found != (want.End != 0) || found && got != want {
+			t.Fatalf("at %d is %+v, want %+v", at, got, want)
+		}
+	}
+	if k.Len() != n || len(k.blocks) < 2 {
+		t.Errorf("%d symbols in %d blocks, want %d", k.Len(), len(k.blocks), n)
+	}
+	for i, block := range k.blocks {
+		if len(block) == 0 || len(block) > maxBlock || !slices.IsSortedFunc(block, func(a, b Ksym) int { return cmp.Compare(a.Start, b.Start) }) {
+			t.Errorf("block %d of %d symbols", i, len(block))
+		}
+	}
 }
