@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/gantry-tools/gantry/analysis/symbol"
@@ -73,7 +74,7 @@ func TestGeneratedCode(t *testing.T) {
 	}
 	from := codeFiles{
 		files: map[string][]byte{"/srv/jit-2.dump": loadedCode("dumped", 0x10000, 0x100), "/srv/jit-4.dump": []byte("none")},
-		maps:  map[int32][]byte{1: []byte("10010 10 mapped one\n10020 10 _ZN3foo3barEv\n"), 3: []byte("10010 10 of another\n"), 6: []byte("10010 10 of .NET\n")},
+		maps:  map[int32][]byte{1: []byte("10010 10 mapped one\n10020 10 _ZN3foo3barEv\nnonsense\n"), 3: []byte("10010 10 of another\n"), 6: []byte("10010 10 of .NET\n")},
 		kept:  map[buildid.ID][]byte{id: []byte("10010 20 kept\n")},
 	}
 	r := newRecording(t, 0)
@@ -115,6 +116,9 @@ func TestGeneratedCode(t *testing.T) {
 	}
 	if n := len(s.Unresolved()); n != 2 {
 		t.Errorf("%d processes without names: %v", n, s.Unresolved())
+	}
+	if w := s.Warnings(); !slices.ContainsFunc(w, func(line string) bool { return strings.Contains(line, "1 entries of perf maps") }) {
+		t.Errorf("a line that makes no sense is not told: %q", w)
 	}
 }
 

@@ -3,6 +3,7 @@
 package analysis
 
 import (
+	"fmt"
 	"path"
 	"strings"
 
@@ -156,6 +157,20 @@ func (s *Session) object(f *timeline.File) (*symbol.Object, error) {
 		dumps = append(dumps, s.ref(other))
 	}
 	return s.resolver.Code(ref, dumps)
+}
+
+// codeWarnings tell what of perf maps and jitdump files was left out.
+func (s *Session) codeWarnings() []string {
+	lost := 0
+	for _, b := range s.binaries {
+		if b != nil && b.obj != nil {
+			lost += b.obj.Lost
+		}
+	}
+	if lost == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("generated code may lack names: %d entries of perf maps and jitdump files make no sense, or are too many", lost)}
 }
 
 // isJitdump says whether a mapping is that by which a process tells where its

@@ -202,6 +202,7 @@ func (s *Session) Warnings() []string {
 	}
 	out = append(out, s.stackWarnings()...)
 	out = append(out, s.lineWarnings()...)
+	out = append(out, s.codeWarnings()...)
 	out = append(out, s.bpfWarnings()...)
 	if s.bad.n > 0 {
 		out = append(out, fmt.Sprintf("%d records could not be decoded, the first %v", s.bad.n, s.bad.first))

@@ -47,6 +47,7 @@ func (r *Resolver) Code(ref Ref, dumps []Ref) (*Object, error) {
 		r.mu.Unlock()
 		return nil, res.err
 	}
+	o.Lost = code.Bad + code.Cut
 	o.setCode(code.Functions())
 	return o, nil
 }
@@ -110,6 +111,7 @@ func (o *Object) setCode(list []jit.Function) {
 	for i := range list {
 		f := &list[i]
 		if len(names)+len(f.Name)+1 > maxStrings {
+			o.Lost += len(list) - i
 			break
 		}
 		entries = append(entries, entry{start: f.Start, end: f.End, name: uint32(len(names)), bind: bindGlobal, kind: o.source})

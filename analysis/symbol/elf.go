@@ -48,6 +48,10 @@ type Object struct {
 	// Place is where the file was opened, as its Opener calls it.
 	Place string
 
+	// Lost counts, of generated code, the lines and records that were left out:
+	// they make no sense, or are beyond a limit.
+	Lost int
+
 	sources   []uint16 // of the names, by symbol; nil if all have source
 	source    uint16
 	read      int     // symbols that were read, whether or not they are kept

@@ -11,6 +11,7 @@ package jit
 import (
 	"cmp"
 	"container/heap"
+	"io"
 	"math"
 	"slices"
 )
@@ -45,23 +46,38 @@ func (c *Code) add(name []byte, start, size uint64) {
 	switch {
 	case size == 0 || start+size < start || len(name) == 0:
 		c.Bad++
-	case len(c.list) == maxFunctions || c.names+len(name) > maxNames:
-		c.Cut++
 	default:
-		name = name[:min(len(name), maxName)]
-		c.names += len(name)
-		c.list = append(c.list, Function{string(name), start, start + size})
+		c.append(Function{string(name[:min(len(name), maxName)]), start, start + size})
+	}
+}
+
+// append adds f unless that is beyond a limit.
+func (c *Code) append(f Function) {
+	if len(c.list) == maxFunctions || c.names+len(f.Name) > maxNames {
+		c.Cut++
+		return
+	}
+	c.names += len(f.Name)
+	c.list = append(c.list, f)
+}
+
+// bounded is a file as far as it is read.
+func bounded(r io.Reader) *io.LimitedReader { return &io.LimitedReader{R: r, N: maxBytes} }
+
+// end counts what the file has behind what was read of it.
+func (c *Code) end(r *io.LimitedReader) {
+	if r.N > 0 {
+		return
+	}
+	if n, _ := r.R.Read(make([]byte, 1)); n > 0 {
+		c.Cut++
 	}
 }
 
 // Append adds the functions of d behind those of c.
 func (c *Code) Append(d *Code) {
 	for _, f := range d.list {
-		if len(c.list) == maxFunctions {
-			c.Cut++
-			continue
-		}
-		c.list = append(c.list, f)
+		c.append(f)
 	}
 	c.Bad += d.Bad
 	c.Cut += d.Cut

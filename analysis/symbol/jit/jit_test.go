@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -160,6 +161,33 @@ func disjoint(t *testing.T, c *Code) {
 		}
 		last = f.End
 	}
+}
+
+// What is beyond a limit is counted, and takes no memory.
+func TestLimits(t *testing.T) {
+	whole := &Code{}
+	whole.add([]byte("name"), 0x1000, 1)
+	whole.names = maxNames - 6
+	more := &Code{}
+	more.add([]byte("four"), 0x2000, 1)
+	more.add([]byte("five5"), 0x3000, 1)
+	if whole.Append(more); whole.Len() != 2 || whole.Cut != 1 || whole.names != maxNames-2 {
+		t.Errorf("%d functions, %d left out, %d bytes of names", whole.Len(), whole.Cut, whole.names)
+	}
+	for size, want := range map[int64]int{maxBytes: 0, maxBytes + 1: 1} {
+		c, err := ReadMap(io.MultiReader(strings.NewReader("1000 10 first\n"), io.LimitReader(zeros{}, size-14)))
+		if err != nil || c.Len() != 1 || c.Cut != want {
+			t.Errorf("%d bytes: %v, %v", size, c, err)
+		}
+	}
+}
+
+// zeros has any number of zero bytes.
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) {
+	clear(b)
+	return len(b), nil
 }
 
 func FuzzMap(f *testing.F) {

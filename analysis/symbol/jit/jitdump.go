@@ -36,7 +36,8 @@ const (
 // are skipped, and what is of other types. A record that the file ends in is
 // still being written.
 func ReadDump(r io.Reader) (*Code, error) {
-	in := bufio.NewReaderSize(io.LimitReader(r, maxBytes), 1<<16)
+	file := bounded(r)
+	in := bufio.NewReaderSize(file, 1<<16)
 	head := make([]byte, headerSize)
 	if _, err := io.ReadFull(in, head); err != nil {
 		return nil, endOr(err, ErrNotDump)
@@ -59,6 +60,7 @@ func ReadDump(r io.Reader) (*Code, error) {
 			return nil, fmt.Errorf("read jitdump: %w", err)
 		}
 		if !more {
+			d.code.end(file)
 			return d.code, nil
 		}
 	}

@@ -15,7 +15,8 @@ import (
 // an end is still being written, and left out.
 func ReadMap(r io.Reader) (*Code, error) {
 	c := &Code{}
-	in := bufio.NewReaderSize(io.LimitReader(r, maxBytes), 1<<16)
+	file := bounded(r)
+	in := bufio.NewReaderSize(file, 1<<16)
 	for {
 		line, err := in.ReadSlice('\n')
 		long := false
@@ -25,6 +26,7 @@ func ReadMap(r io.Reader) (*Code, error) {
 		}
 		switch {
 		case errors.Is(err, io.EOF):
+			c.end(file)
 			return c, nil
 		case err != nil:
 			return nil, fmt.Errorf("read perf map: %w", err)
