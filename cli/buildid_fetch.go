@@ -74,6 +74,9 @@ func (s *symbolSources) explain(stderr io.Writer) {
 	if n.Refused > 0 {
 		fmt.Fprintf(stderr, ", %d refused", n.Refused)
 	}
+	if n.Failed > 0 {
+		fmt.Fprintf(stderr, ", %d failed (the first: %s)", n.Failed, profile.Printable(s.remote.Failure().Error()))
+	}
 	fmt.Fprintln(stderr)
 	dead := s.remote.Dead()
 	var servers []string

@@ -65,6 +65,7 @@ type Stats struct {
 	Bytes      int64 `json:"bytes"`      // their size
 	Missing    int   `json:"missing"`    // files that no server has
 	Refused    int   `json:"refused"`    // answers that were too large or another file
+	Failed     int   `json:"failed"`     // answers that were an error, broke off, or could not be kept
 	Dead       int   `json:"dead"`       // servers that do not answer, and are not asked any more
 }
 
@@ -77,6 +78,7 @@ type Client struct {
 	mu    sync.Mutex
 	dead  map[string]error
 	stats Stats
+	first error // of those counted as failed
 }
 
 // New makes a Client. The caller closes it.
@@ -152,6 +154,24 @@ func (c *Client) Dead() map[string]error {
 		out[u] = err
 	}
 	return out
+}
+
+// Failure is the first of the errors that Stats counts as failed, nil if there is
+// none.
+func (c *Client) Failure() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.first
+}
+
+// fail counts an answer of a server, and returns why it is of no use.
+func (c *Client) fail(server string, err error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stats.Failed++; c.first == nil {
+		c.first = fmt.Errorf("%s: %w", Redacted(server), err)
+	}
+	return err
 }
 
 func (c *Client) count(add func(*Stats)) {
@@ -261,7 +281,7 @@ func (c *Client) fetch(ctx context.Context, server string, id buildid.ID, kind K
 	case resp.StatusCode == http.StatusNotFound:
 		return fs.ErrNotExist
 	case resp.StatusCode != http.StatusOK:
-		return fmt.Errorf("the server says %q", resp.Status)
+		return c.fail(server, fmt.Errorf("the server says %q", resp.Status))
 	case resp.ContentLength > c.o.MaxSize:
 		c.count(func(s *Stats) { s.Refused++ })
 		return fmt.Errorf("%w: %d bytes", ErrTooLarge, resp.ContentLength)
@@ -269,11 +289,14 @@ func (c *Client) fetch(ctx context.Context, server string, id buildid.ID, kind K
 	body := &download{r: resp.Body, slow: slow, timeout: c.o.Timeout, total: max(resp.ContentLength, 0), server: Redacted(server), tell: c.o.Progress}
 	size, err := c.cache.add(body, id, kind, c.o.MaxSize)
 	body.end()
+	var local *fs.PathError
 	switch {
 	case err == nil:
 		c.count(func(s *Stats) { s.Downloaded++; s.Bytes += size })
 	case body.err != nil:
 		return c.bury(ctx, server, body.err, false)
+	case errors.As(err, &local):
+		return c.fail(server, err)
 	default:
 		c.count(func(s *Stats) { s.Refused++ })
 	}
@@ -292,10 +315,12 @@ func (c *Client) bury(ctx context.Context, server string, err error, silent bool
 	switch {
 	case errors.Is(cause, errSlow):
 		err = fmt.Errorf("%w: less than %d bytes in %v", errSlow, progressStep, c.o.Timeout)
-	case cause != nil:
+	case errors.Is(cause, errLong):
+		return c.fail(server, errLong)
+	case cause != nil: // the caller's
 		return cause
 	case !silent:
-		return err
+		return c.fail(server, err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

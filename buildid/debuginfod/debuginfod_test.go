@@ -427,8 +427,10 @@ func TestClientRefuses(t *testing.T) {
 		if err == nil || errors.Is(err, fs.ErrNotExist) || tc.want != nil && !errors.Is(err, tc.want) {
 			t.Errorf("%s: %v", tc.what, err)
 		}
-		if got := c.Stats(); got.Refused != tc.refused || got.Downloaded != 0 {
+		if got := c.Stats(); got.Refused != tc.refused || got.Downloaded != 0 || got.Refused+got.Failed+got.Dead != 1 {
 			t.Errorf("%s: %+v", tc.what, got)
+		} else if failure := c.Failure(); (failure != nil) != (got.Failed > 0) {
+			t.Errorf("%s: %v", tc.what, failure)
 		}
 		if left, _ := filepath.Glob(filepath.Join(cache, f.id.String(), "*")); len(left) != 0 {
 			t.Errorf("%s: left in the cache: %v", tc.what, left)
