@@ -156,6 +156,9 @@ func (b *Binaries) copy(name string, f io.ReaderAt, size int64) (err error) {
 	}
 	n, err := io.Copy(out, io.NewSectionReader(f, 0, size))
 	b.stats.Bytes += n
+	if err == nil && n < size {
+		err = io.ErrUnexpectedEOF // it became shorter
+	}
 	if err = errors.Join(err, out.Close()); err == nil {
 		err = b.root.Rename(temp, name)
 	}

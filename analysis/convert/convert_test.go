@@ -238,3 +238,18 @@ func TestBaseName(t *testing.T) {
 		}
 	}
 }
+
+// A file that ends before its size is not copied.
+func TestCopyShort(t *testing.T) {
+	b, err := NewBinaries(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	if err := b.copy("id/app", strings.NewReader("short"), 10); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("error %v", err)
+	}
+	if left, err := os.ReadDir(filepath.Join(b.dir, "id")); err != nil || len(left) != 0 {
+		t.Errorf("left %v, %v", left, err)
+	}
+}
