@@ -22,6 +22,8 @@
 package archive
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -54,8 +56,8 @@ const formatVersion = 1
 type manifest struct {
 	Version int `json:"version"`
 	// Openers is how many there were; answers count them from 0.
-	Openers int      `json:"openers"`
-	Answers []answer `json:"answers"`
+	Openers int     `json:"openers"`
+	Answers answers `json:"answers"`
 }
 
 // A question is what an opener was asked.
@@ -85,6 +87,33 @@ type answer struct {
 	question
 	// File is the name of the part.
 	File string `json:"file"`
+}
+
+type answers []answer
+
+// UnmarshalJSON reads what json.Marshal wrote; null is none. Too long a list is
+// given up while it is read: an answer of two bytes is one of a hundred in memory.
+func (l *answers) UnmarshalJSON(b []byte) error {
+	dec := json.NewDecoder(bytes.NewReader(b))
+	start, err := dec.Token()
+	if err != nil || start == nil {
+		return err
+	}
+	if start != json.Delim('[') {
+		return errors.New("answers are not a list")
+	}
+	*l = nil
+	for dec.More() {
+		if len(*l) == maxAnswers {
+			return fmt.Errorf("more than %d answers: %w", maxAnswers, ErrTooLarge)
+		}
+		var a answer
+		if err := dec.Decode(&a); err != nil {
+			return err
+		}
+		*l = append(*l, a)
+	}
+	return nil
 }
 
 // ask is the question that a method is asked. Which process had the file is not

@@ -263,6 +263,8 @@ func TestOpenRefuses(t *testing.T) {
 		"a part that is not there":      {append(rec, "gantry.json", manifestOf(`{"file":"/etc/shadow"}`)), nil},
 		"an opener that is not there":   {append(rec, "gantry.json", manifestOf(`{"opener":1,"file":"perf.data"}`)), nil},
 		"answers that claim to be huge": {append(rec, "gantry.json@99999999999", manifestOf("")), ErrTooLarge},
+		"so many answers":               {append(rec, "gantry.json", manifestOf(strings.Repeat("{},", maxAnswers)+"{}")), ErrTooLarge},
+		"answers that are no list":      {append(rec, "gantry.json", `{"version":1,"openers":1,"answers":{}}`), nil},
 		"answers that are cut off":      {append(rec, "gantry.json@1000", manifestOf("")), nil},
 	} {
 		b := zipOf(t, tc.parts...)

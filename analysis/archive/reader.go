@@ -22,8 +22,9 @@ import (
 const (
 	maxParts    = 1 << 18
 	maxManifest = 256 << 20
+	maxAnswers  = 1 << 19
 	maxOpeners  = 64
-	maxKallsyms = 1 << 30
+	maxKallsyms = 256 << 20 // a kernel has a twentieth
 	maxFile     = 4 << 30
 	// A recording of so many bytes is always taken, a larger one if it is at
 	// most maxRatio times the archive: deflate makes 1 GB of 1 MB of zeros.
