@@ -154,7 +154,7 @@ func TestRecordProgress(t *testing.T) {
 	if got.String() != "\r"+line {
 		t.Errorf("progress %q", &got)
 	}
-	r.result(&capture.Result{}, "-")
+	r.result(&capture.Result{Samples: 1}, "-")
 	if rest := strings.TrimPrefix(got.String(), "\r"+line); !strings.HasPrefix(rest, "\r"+strings.Repeat(" ", len(line))+"\r[ gantry record") {
 		t.Errorf("after the progress: %q", rest)
 	}
