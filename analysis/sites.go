@@ -124,7 +124,7 @@ func (x *sites) kernel(t *timeline.Timeline, p *pendingSite) {
 func (x *sites) flush() {
 	for i := range x.pending {
 		p := &x.pending[i]
-		p.known = p.table.slots[p.hash&uint64(len(p.table.slots)-1)]
+		p.known = p.table.slots[p.table.slot(p.hash)]
 	}
 	for i := range x.pending {
 		if p := &x.pending[i]; p.known>>32 == p.hash>>32 && p.known > 0 {
@@ -133,7 +133,7 @@ func (x *sites) flush() {
 	}
 	for i := range x.pending {
 		p := &x.pending[i]
-		p.table.add(p, x)
+		p.table.add(p)
 	}
 	x.pending = x.pending[:0]
 }
@@ -143,9 +143,10 @@ func (x *sites) flush() {
 type siteTable struct {
 	chunks [][]site
 	n      uint32
-	// slots have the upper half of a site's hash and its number, plus one; at
-	// most three of four are in use: the fewer there are, the more of them are
-	// in the processor's caches.
+	// slots have the upper half of a site's hash, which also says where the
+	// slot is, and its number, plus one: so the table grows without a look at
+	// the sites. At most three of four are in use: the fewer there are, the
+	// more of them are in the processor's caches.
 	slots []uint64
 }
 
@@ -156,12 +157,15 @@ const (
 
 func newSiteTable() *siteTable { return &siteTable{slots: make([]uint64, minSlots)} }
 
+// slot is where the search for a hash begins.
+func (t *siteTable) slot(hash uint64) uint64 { return hash >> 32 & uint64(len(t.slots)-1) }
+
 func (t *siteTable) at(i uint32) *site { return &t.chunks[i>>siteBits][i&(1<<siteBits-1)] }
 
 // add counts p.
-func (t *siteTable) add(p *pendingSite, x *sites) {
+func (t *siteTable) add(p *pendingSite) {
 	mask := uint64(len(t.slots) - 1)
-	i := p.hash & mask
+	i := t.slot(p.hash)
 	for ; t.slots[i] != 0; i = (i + 1) & mask {
 		slot := t.slots[i]
 		if slot>>32 != p.hash>>32 {
@@ -180,24 +184,27 @@ func (t *siteTable) add(p *pendingSite, x *sites) {
 	t.n++
 	t.slots[i] = p.hash>>32<<32 | uint64(t.n)
 	if 4*int(t.n) > 3*len(t.slots) {
-		t.grow(x)
+		t.grow()
 	}
 }
 
-func (t *siteTable) grow(x *sites) {
-	t.slots = make([]uint64, 2*len(t.slots))
+func (t *siteTable) grow() {
+	old := t.slots
+	t.slots = make([]uint64, 2*len(old))
 	const page = 4096 / 8
 	for i := 0; i < len(t.slots); i += page {
 		t.slots[i] = 0 // a page that is read first takes two faults to come to memory
 	}
 	mask := uint64(len(t.slots) - 1)
-	for n := range t.n {
-		h := x.hash(t.at(n))
-		i := h & mask
+	for _, slot := range old {
+		if slot == 0 {
+			continue
+		}
+		i := t.slot(slot)
 		for t.slots[i] != 0 {
 			i = (i + 1) & mask
 		}
-		t.slots[i] = h>>32<<32 | uint64(n+1)
+		t.slots[i] = slot
 	}
 }
 
