@@ -110,6 +110,7 @@ type kallsymsParser struct {
 	dsos      []string
 	text, end uint64 // _text, _etext
 	line      int
+	plain     bool // the lines at hand have no module, and no NUL byte
 	hidden    int  // functions at address zero
 	visible   bool // some are elsewhere
 }
@@ -121,6 +122,8 @@ func (p *kallsymsParser) readAll(r io.Reader) error {
 	for {
 		n, err := r.Read(buf[kept:])
 		data := buf[:kept+n]
+		// Asked once of many lines, this costs next to nothing.
+		p.plain = bytes.IndexByte(data, '\t') < 0 && bytes.IndexByte(data, 0) < 0
 		for {
 			end := bytes.IndexByte(data, '\n')
 			if end < 0 {
@@ -156,10 +159,10 @@ func (p *kallsymsParser) parseLine(line []byte) error {
 	}
 	typ, name := rest[1], rest[3:]
 	var module []byte
-	if tab := bytes.IndexByte(name, '\t'); tab >= 0 {
-		name, module = name[:tab], name[tab+1:]
+	if !p.plain {
+		name, module, _ = bytes.Cut(name, []byte{'\t'})
 	}
-	if len(name) == 0 || bytes.IndexByte(name, 0) >= 0 {
+	if len(name) == 0 || !p.plain && bytes.IndexByte(name, 0) >= 0 {
 		return fmt.Errorf("line %d has no name: %.40q", p.line, line)
 	}
 	e := entry{start: addr, end: math.MaxUint64, noSize: true}
@@ -241,16 +244,27 @@ func textBinding(typ byte) (b binding, ok bool) {
 	return 0, false
 }
 
-// parseHex reads the digits that b begins with.
+// hexDigits is the value of each hexadecimal digit that the kernel prints, and
+// notHex for what is none.
+var hexDigits = func() (t [256]uint8) {
+	for c := range t {
+		t[c] = notHex
+	}
+	for i, c := range []byte("0123456789abcdef") {
+		t[c] = uint8(i)
+	}
+	return t
+}()
+
+const notHex = 16
+
+// parseHex reads the digits that b begins with, at most 16.
 func parseHex(b []byte) (v uint64, rest []byte, ok bool) {
 	n := 0
 	for ; n < len(b) && n < 16; n++ {
-		c := b[n]
-		digit := c - '0'
-		if digit > 9 {
-			if digit = c - 'a' + 10; digit < 10 || digit > 15 {
-				break
-			}
+		digit := hexDigits[b[n]]
+		if digit == notHex {
+			break
 		}
 		v = v<<4 | uint64(digit)
 	}
