@@ -177,7 +177,8 @@ func (k *keyspace) number(key frameKey) uint32 {
 // numberFunctions is numberLines without lines. Functions differ where the
 // numbers of their texts do.
 func (k *keyspace) numberFunctions(p *profile.Profile, kind keyKind) {
-	refs := make([]profile.FrameRef, 1, cap(k.list)) // by number
+	first := make([]profile.FrameID, 1, cap(k.list)) // by number
+	of := func(id profile.FrameID) profile.FrameRef { return kind.ref(p.FrameRef(id)) }
 	slots := make([]uint32, 2<<bits.Len(uint(len(k.of))))
 	mask, seed := uint64(len(slots)-1), maphash.MakeSeed()
 	for id := range k.of {
@@ -188,12 +189,12 @@ func (k *keyspace) numberFunctions(p *profile.Profile, kind keyKind) {
 			continue // number 0
 		}
 		i := maphash.Comparable(seed, ref) & mask
-		for slots[i] != 0 && refs[slots[i]] != ref {
+		for slots[i] != 0 && of(first[slots[i]]) != ref {
 			i = (i + 1) & mask
 		}
 		if slots[i] == 0 {
 			slots[i] = k.add(kind.key(p, ref))
-			refs = append(refs, ref)
+			first = append(first, profile.FrameID(id))
 		}
 		k.of[id] = slots[i]
 	}

@@ -16,6 +16,7 @@ type layout struct {
 	t       *table
 	columns []column
 	digits  []byte // room for a number
+	line    []byte // room for a row
 }
 
 // column shows either a number of each row or, for a sort key, one of texts
@@ -193,7 +194,7 @@ func (l *layout) writeTitles(out *bufio.Writer) {
 			out.WriteByte(' ')
 		}
 		title := l.columns[i].title
-		l.writeCell(out, i, &cell{text: title, width: len(title)})
+		out.Write(l.appendCell(nil, i, &cell{text: title, width: len(title)}))
 	}
 	out.WriteString("\n#")
 	for i := range l.columns {
@@ -211,42 +212,47 @@ func (l *layout) writeTitles(out *bufio.Writer) {
 	out.WriteString("\n#\n")
 }
 
+// writeRow puts a line together before it writes it: most tables have tens of
+// thousands of them, and a line many small parts.
 func (l *layout) writeRow(out *bufio.Writer, r *row) {
+	line := l.line[:0]
 	for i := range l.columns {
 		c := &l.columns[i]
-		out.WriteString("  ")
+		line = append(line, "  "...)
 		if c.cell != nil {
-			l.writeCell(out, i, c.cell(r))
+			line = l.appendCell(line, i, c.cell(r))
 			continue
 		}
 		l.digits = c.number(l.digits[:0], r)
-		writeSpaces(out, c.width-len(l.digits))
-		out.Write(l.digits)
+		line = appendSpaces(line, c.width-len(l.digits))
+		line = append(line, l.digits...)
 	}
-	out.WriteByte('\n')
+	l.line = append(line, '\n')
+	out.Write(l.line)
 }
 
-// writeCell cuts x to the width of the column, and pads it if another one
+// appendCell cuts x to the width of the column, and pads it if another one
 // follows.
-func (l *layout) writeCell(out *bufio.Writer, i int, x *cell) {
+func (l *layout) appendCell(dst []byte, i int, x *cell) []byte {
 	c := &l.columns[i]
 	if x.width > c.width {
 		*x = cell{text: cut(x.mark+x.text, c.width, c.tail), width: c.width}
 	}
 	if c.alignRight {
-		writeSpaces(out, c.width-x.width)
+		dst = appendSpaces(dst, c.width-x.width)
 	}
-	out.WriteString(x.mark)
-	out.WriteString(x.text)
+	dst = append(dst, x.mark...)
+	dst = append(dst, x.text...)
 	if !c.alignRight && i < len(l.columns)-1 {
-		writeSpaces(out, c.width-x.width)
+		dst = appendSpaces(dst, c.width-x.width)
 	}
+	return dst
 }
 
-func writeSpaces(out *bufio.Writer, n int) {
+func appendSpaces(dst []byte, n int) []byte {
 	const spaces = "                                                                "
 	for ; n > len(spaces); n -= len(spaces) {
-		out.WriteString(spaces)
+		dst = append(dst, spaces...)
 	}
-	out.WriteString(spaces[:max(n, 0)])
+	return append(dst, spaces[:max(n, 0)]...)
 }
