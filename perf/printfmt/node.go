@@ -297,7 +297,7 @@ func (n binary) divide(l, r uint64) uint64 {
 	if r == 0 {
 		return 0
 	}
-	if n.less && int64(r) != -1 {
+	if n.less {
 		if n.op == "/" {
 			return uint64(int64(l) / int64(r))
 		}
