@@ -166,8 +166,11 @@ func (f *fields) strs(v *[]string) {
 	for i := range *v {
 		f.b = strconv.AppendQuote(append(f.b, ' '), (*v)[i])
 	}
-	for t := f.take(""); t != nil; t = f.take("") {
-		*v = append(*v, t.val)
+	for i := range f.toks {
+		if t := &f.toks[i]; t.key == "" && t.quoted && !t.used {
+			t.used = true
+			*v = append(*v, t.val)
+		}
 	}
 }
 

@@ -270,6 +270,15 @@ var errFull = errors.New("full")
 
 func (failingWriter) Write([]byte) (int, error) { return 0, errFull }
 
+// A line of many strings is read in one walk over them.
+func TestManyStrings(t *testing.T) {
+	const n = 300_000
+	rec := mustParse(t, "perfdata little\nfeature CMDLINE"+strings.Repeat(` "x"`, n)+"\n")
+	if got := len(rec.Features.CmdLine); got != n {
+		t.Errorf("%d of %d strings", got, n)
+	}
+}
+
 func TestWriteError(t *testing.T) {
 	if err := mustParse(t, "perfdata little\n"+small).WriteText(failingWriter{}); !errors.Is(err, errFull) {
 		t.Error(err)
