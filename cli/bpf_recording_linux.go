@@ -43,7 +43,7 @@ func readBPFRecording(e *env, path string) (*bpfRecording, error) {
 	// A stream, or a file that was not finished, has it among the records.
 	ft := r.Features()
 	var events bpfEvents
-	if whole := len(ft.Gantry) > 0 && len(ft.SampleTime) > 0; !whole {
+	if whole := len(ft.Gantry) > 0 && ft.Has(perfdata.FeatureSampleTime); !whole {
 		if err := events.read(r); err != nil {
 			return nil, err
 		}

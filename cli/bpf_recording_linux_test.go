@@ -65,6 +65,17 @@ BPF_EVENT type=prog_unload id=4 tag=0000000000000004 @pid=1 @tid=1 @time=6000
 	}
 }
 
+// Of a stream gantry's section comes first, and the records are read all the same.
+func TestBPFLogStream(t *testing.T) {
+	path := bpfText(t, "perfdata little pipe\nfeature GANTRY "+`"{\"version\":1,\"host_namespaces\":{\"pid\":1,\"mnt\":2}}"`+"\n"+bpfTestEvent+
+		"BPF_EVENT type=prog_load id=7 tag=0000000000000007 @pid=1 @tid=1 @time=2000\n"+
+		"BPF_EVENT type=prog_unload id=7 tag=0000000000000007 @pid=1 @tid=1 @time=5000\n")
+	out, errs := runBPF(t, "log", "-i", path)
+	if strings.Count(out, "\n") != 2 || !strings.Contains(out, "unload") || errs != "" {
+		t.Errorf("log:\n%s\n%s", out, errs)
+	}
+}
+
 // Nothing of a recording reaches the terminal as a control character.
 func TestBPFPrintable(t *testing.T) {
 	path := bpfText(t, "perfdata little\nfeature GANTRY "+
