@@ -3,11 +3,14 @@
 package cli
 
 import (
+	"errors"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/gantry-tools/gantry/analysis/symbol"
+	"github.com/gantry-tools/gantry/internal/hint"
 )
 
 // TestWorthNaming: binaries that hardly matter are left out, those that matter
@@ -23,5 +26,16 @@ func TestWorthNaming(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"/most", "/some", "/same"}, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// Errors and cures name what is called as a container likes.
+func TestExplainHostile(t *testing.T) {
+	var b strings.Builder
+	err := errors.Join(errors.New("open \x1b[2J"), errors.New("second"))
+	code := explain(&b, hint.Wrap(err, "did you mean /a\x1b]0;x\a\u202e?"))
+	want := "gantry: open \\x1b[2J\nsecond\nhint: did you mean /a\\x1b]0;x\\x07\\u202e?\n"
+	if code != 1 || b.String() != want {
+		t.Errorf("%d: %q", code, b.String())
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/gantry-tools/gantry/container"
 	"github.com/gantry-tools/gantry/internal/hint"
 )
 
@@ -85,11 +86,22 @@ func explain(stderr io.Writer, err error) int {
 	if errors.Is(err, syscall.EPIPE) {
 		return code
 	}
-	fmt.Fprintf(stderr, "gantry: %v\n", err)
+	fmt.Fprintf(stderr, "gantry: %s\n", printableLines(err.Error()))
 	if h := cmp.Or(hint.Of(err), generalCure(err)); h != "" {
-		fmt.Fprintf(stderr, "hint: %s\n", h)
+		fmt.Fprintf(stderr, "hint: %s\n", printableLines(h))
 	}
 	return code
+}
+
+// printableLines is container.Printable of each line: errors name cgroups,
+// containers and files, which are called as those in the container like, and
+// several joined errors are a line each.
+func printableLines(s string) string {
+	lines := strings.Split(s, "\n")
+	for i := range lines {
+		lines[i] = container.Printable(lines[i])
+	}
+	return strings.Join(lines, "\n")
 }
 
 // generalCure is what to do about errors that can come from everywhere, "" for
