@@ -97,7 +97,8 @@ func (f *Filter) identity(l *profile.Labels) bool {
 
 // isContainer says whether p selects the container of l.
 func isContainer(p string, l *profile.Labels) bool {
-	if glob(p, containerText(l)) {
+	text := containerText(l)
+	if p == text || text != noContainer && glob(p, text) { // the host is in no pattern
 		return true
 	}
 	if strings.HasPrefix(p, "/") {

@@ -142,4 +142,10 @@ func TestFilter(t *testing.T) {
 	if !host.labels(&profile.Labels{Comm: "sh"}) {
 		t.Error("the host is not selected by its name")
 	}
+	for _, pattern := range []string{"*", "*host*"} {
+		f := Filter{Container: []string{pattern}}
+		if f.labels(&profile.Labels{Comm: "sh", Cgroup: "/user"}) || f.labels(&l) != (pattern == "*") {
+			t.Errorf("%s selects the host, or not the container", pattern)
+		}
+	}
 }
