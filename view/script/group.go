@@ -20,8 +20,12 @@ func (p *printer) group(it *analysis.Item) {
 			id = it.Sample.ID
 		}
 		ev := p.r.Events().ByID(id)
-		if ev == nil {
+		switch {
+		case ev != nil:
+		case leader.Attr.ReadFormat&perf.FormatGroup != 0:
 			continue
+		default: // a counter of its own, recorded without an id
+			ev = leader
 		}
 		moved := c.Value - p.counters[id]
 		p.counters[id] = c.Value

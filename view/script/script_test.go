@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -147,6 +148,20 @@ SAMPLE pid=1 tid=1 time=3000 period=5 counts=11/7,25/8,9/99
 `
 	if err != nil || got != want {
 		t.Errorf("%v\n%s", err, got)
+	}
+}
+
+// A counter without an id is that of the sample's event.
+func TestCounterWithoutID(t *testing.T) {
+	data := fileOf(t, `perfdata little
+event "cycles" type=hardware config=cycles period=100 sample=tid|time|read
+COMM pid=7 tid=7 "work"
+SAMPLE pid=7 tid=7 time=1000000000 counts=100
+SAMPLE pid=7 tid=7 time=2000000000 counts=250
+`)
+	got, err := run(t, data, &Options{Columns: columns(t, "time,period,event")})
+	if want := []string{"1.000000:", "100", "cycles:", "2.000000:", "150", "cycles:"}; err != nil || !slices.Equal(strings.Fields(got), want) {
+		t.Errorf("%v: %q", err, got)
 	}
 }
 
