@@ -26,21 +26,6 @@ func ParseMemTotal(r io.Reader) (uint64, error) {
 	return strconv.ParseUint(strings.TrimSuffix(v, " kB"), 10, 64)
 }
 
-// BootTime is when the machine started, in seconds of the Unix epoch. It is
-// computed by the kernel at each read and may move by a second.
-func (f FS) BootTime() (int64, error) {
-	return parseFile(f.Path("proc/stat"), ParseBootTime)
-}
-
-// ParseBootTime finds btime in /proc/stat.
-func ParseBootTime(r io.Reader) (int64, error) {
-	v, err := value(r, "btime ")
-	if err != nil {
-		return 0, err
-	}
-	return strconv.ParseInt(v, 10, 64)
-}
-
 // value is the text behind the first line that starts with prefix.
 func value(r io.Reader, prefix string) (string, error) {
 	sc := lines(r)

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -59,37 +58,6 @@ func (p Proc) Comm() (string, error) {
 	}
 	return string(bytes.TrimSuffix(b, []byte("\n"))), nil
 }
-
-// Cmdline is the process's arguments; none for kernel threads and zombies.
-func (p Proc) Cmdline() ([]string, error) {
-	b, err := readPrefix(p.Path("cmdline"), smallFile)
-	if err != nil {
-		return nil, err
-	}
-	return splitNUL(b), nil
-}
-
-func splitNUL(b []byte) []string {
-	s := strings.TrimRight(string(b), "\x00")
-	if s == "" {
-		return nil
-	}
-	return strings.Split(s, "\x00")
-}
-
-// readPrefix reads at most n bytes of a file whose length its owner chooses.
-func readPrefix(path string, n int64) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, n))
-}
-
-// Exe is the program's path as the kernel tells it, in the mount namespace
-// and root of the task; " (deleted)" may follow.
-func (p Proc) Exe() (string, error) { return os.Readlink(p.Path("exe")) }
 
 // RootLink is where the task's root directory is, "/" unless chrooted.
 func (p Proc) RootLink() (string, error) { return os.Readlink(p.Path("root")) }

@@ -60,10 +60,6 @@ func TestSelfFiles(t *testing.T) {
 	if st.TGID != os.Getpid() || int(st.UID[1]) != os.Geteuid() || st.InnerPID() != os.Getpid() {
 		t.Errorf("%+v", st)
 	}
-	args, err := p.Cmdline()
-	if err != nil || !slices.Equal(args, os.Args) {
-		t.Errorf("%q, %v", args, err)
-	}
 	tasks, err := p.Tasks()
 	if err != nil || len(tasks) != st.Threads && len(tasks) < 1 {
 		t.Errorf("%v, %v", tasks, err)
@@ -88,10 +84,6 @@ func TestMachine(t *testing.T) {
 	mem, err := f.MemTotal()
 	if err != nil || mem < 1000 {
 		t.Errorf("%d, %v", mem, err)
-	}
-	boot, err := f.BootTime()
-	if err != nil || boot < 1e9 {
-		t.Errorf("%d, %v", boot, err)
 	}
 	cpu, err := f.CPU()
 	if err != nil || cpu.Model == "" {
@@ -123,7 +115,7 @@ func TestStatus(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if got.InnerPID() != 2 || !got.Cap(38) || got.Cap(41) {
+	if got.InnerPID() != 2 {
 		t.Errorf("inner %d", got.InnerPID())
 	}
 	for _, bad := range []string{"x", "Pid:\tx", "Uid:\t1 2", "CapEff:\tzz", "NSpid:" + strings.Repeat(" 1", 34)} {

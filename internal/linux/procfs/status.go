@@ -30,9 +30,6 @@ type Status struct {
 	Seccomp    int // 0 off, 1 strict, 2 filter
 }
 
-// Cap reports whether the effective set holds the capability number n.
-func (s *Status) Cap(n uint) bool { return s.CapEff&(1<<n) != 0 }
-
 // InnerPID is the task's number in its own pid namespace.
 func (s *Status) InnerPID() int {
 	if len(s.NSPID) == 0 {
