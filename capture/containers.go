@@ -80,7 +80,7 @@ func (r *Recorder) cgroupPath(dir string) (string, error) {
 	}
 	rest, ok := strings.CutPrefix(dir, strings.TrimSuffix(tree.Point, "/"))
 	if !ok || rest != "" && rest[0] != '/' {
-		return "", hinted(fmt.Errorf("cgroup %s: %w: it is not in the hierarchy that samples refer to", dir, os.ErrInvalid),
+		return "", hint.Wrap(fmt.Errorf("cgroup %s: %w: it is not in the hierarchy that samples refer to", dir, os.ErrInvalid),
 			"name one below "+tree.Point)
 	}
 	prefix := ""

@@ -17,6 +17,7 @@ import (
 
 	"github.com/gantry-tools/gantry/capture/perfevent"
 	"github.com/gantry-tools/gantry/capture/snapshot"
+	"github.com/gantry-tools/gantry/internal/hint"
 	"github.com/gantry-tools/gantry/internal/linux/procfs"
 	"github.com/gantry-tools/gantry/internal/linux/sys"
 	"github.com/gantry-tools/gantry/perf"
@@ -201,7 +202,7 @@ func noTask(what string, id int, err error) error {
 	if procfs.Gone(err) {
 		err = perfevent.ErrNoTask
 	}
-	return hinted(fmt.Errorf("%s %d: %w", what, id, err), "choose one that runs (ps -e)")
+	return hint.Wrap(fmt.Errorf("%s %d: %w", what, id, err), "choose one that runs (ps -e)")
 }
 
 // Notes are what was decided for the user and should be announced, such as an

@@ -155,5 +155,3 @@ func writeError(err error) error {
 	}
 	return err
 }
-
-func hinted(err error, cure string) error { return hint.Wrap(err, cure) }

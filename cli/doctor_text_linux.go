@@ -38,7 +38,7 @@ func (d *diagnosis) writeText(w io.Writer, color bool) error {
 // writeHead says which machine this is and who asks.
 func (d *diagnosis) writeHead(b *strings.Builder) {
 	p := &d.Privilege
-	fmt.Fprintf(b, "Linux %s %s, %d CPUs online\n", d.Kernel, d.Arch, d.CPUs)
+	fmt.Fprintf(b, "Linux %s %s, %s online\n", d.Kernel, d.Arch, plural(d.CPUs, "CPU", "CPUs"))
 	b.WriteString(wrap(p.String(), 2, doctorWidth) + "\n")
 	facts := []string{"perf_event_paranoid unknown", "seccomp " + p.Seccomp}
 	if p.Paranoid != probe.NoParanoid {

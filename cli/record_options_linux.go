@@ -3,10 +3,10 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -51,9 +51,7 @@ func (f *recordFlags) options(e *env, cmd *cobra.Command, args []string) (*captu
 	if o.Groups, err = perfevent.ParseAll(f.events, o.PMUs); err != nil {
 		return nil, eventError(err)
 	}
-	if err := f.setStore(o); err != nil {
-		return nil, err
-	}
+	f.setStore(o)
 	return o, f.setContainers(e, cmd, o)
 }
 
@@ -191,18 +189,12 @@ func numberList(s string) ([]int, error) {
 }
 
 // setStore chooses where binaries are kept: as perf does, in ~/.debug.
-func (f *recordFlags) setStore(o *capture.Options) error {
-	switch {
-	case f.noBuildID:
-	case f.buildIDDir != "":
-		o.Store = f.buildIDDir
-	default:
-		home, err := os.UserHomeDir()
-		if err != nil {
-			f.notes = append(f.notes, "binaries of containers are not kept: there is no home directory (--buildid-dir)")
-			return nil
-		}
-		o.Store = filepath.Join(home, ".debug")
+func (f *recordFlags) setStore(o *capture.Options) {
+	if f.noBuildID {
+		return
 	}
-	return nil
+	o.Store = cmp.Or(f.buildIDDir, defaultStore())
+	if o.Store == "" {
+		f.notes = append(f.notes, "binaries of containers are not kept: there is no home directory (--buildid-dir)")
+	}
 }
