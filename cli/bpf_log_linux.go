@@ -93,6 +93,9 @@ func (f *bpfLogFlags) write(w io.Writer, x *bpfLogEntry) error {
 // entry makes a line of what is known of a program.
 func (n *bpfNames) entry(l *perfdata.BPFLife, d *bpfprog.Details, wall func(uint64) time.Time) bpfProgram {
 	p := bpfProgram{ID: l.ID, Name: l.Name, Tag: l.Tag, UID: l.UID, Before: l.Before, Attached: l.Attached, Route: l.Route, Missed: l.Missed}
+	if l.Type != 0 {
+		p.Type = perfdata.BPFTypeName(l.Type)
+	}
 	if d != nil {
 		p.fill(d)
 	}

@@ -76,6 +76,16 @@ func TestBPFLogStream(t *testing.T) {
 	}
 }
 
+// Of a program whose details were too many, the type is known.
+func TestBPFLogType(t *testing.T) {
+	path := bpfText(t, "perfdata little\nfeature GANTRY "+
+		`"{\"version\":1,\"bpf\":[{\"id\":5,\"name\":\"big\",\"type\":2,\"loaded\":5,\"missed\":\"too much\"}]}"`+
+		"\nfeature SAMPLE_TIME first=1 last=2\n"+bpfTestEvent+"COMM pid=1 tid=1 \"a\" @pid=1 @tid=1 @time=1\n")
+	if out, errs := runBPF(t, "log", "-i", path); !strings.Contains(out, " kprobe           big  no details: too much") || errs != "" {
+		t.Errorf("log:\n%s\n%s", out, errs)
+	}
+}
+
 // Nothing of a recording reaches the terminal as a control character.
 func TestBPFPrintable(t *testing.T) {
 	path := bpfText(t, "perfdata little\nfeature GANTRY "+
