@@ -2,6 +2,8 @@
 
 package perf
 
+import "slices"
+
 // The records of the kernel, each with the body that enum perf_event_type in
 // include/uapi/linux/perf_event.h gives it.
 
@@ -253,6 +255,38 @@ func (r *Mmap2) code(c *codec) {
 	c.u32(&r.Prot)
 	c.u32(&r.Flags)
 	c.str(&r.Filename)
+}
+
+// append writes what code does, in a fourth of the time: a snapshot is of hundreds
+// of thousands of these.
+func (r *Mmap2) append(dst []byte, o Order) []byte {
+	const fixed = 64
+	at := len(dst)
+	size := fixed + (len(r.Filename)/8+1)*8
+	dst = slices.Grow(dst, size)[:at+size]
+	b := dst[at:]
+	o.PutUint32(b[0:], uint32(r.PID))
+	o.PutUint32(b[4:], uint32(r.TID))
+	o.PutUint64(b[8:], r.Addr)
+	o.PutUint64(b[16:], r.Len)
+	o.PutUint64(b[24:], r.PgOff)
+	if r.Misc&MiscMmapBuildID != 0 {
+		id := b[36:56]
+		n := copy(id, r.BuildID)
+		clear(id[n:])
+		o.PutUint32(b[32:], 0)
+		b[32] = byte(n)
+	} else {
+		o.PutUint32(b[32:], r.Maj)
+		o.PutUint32(b[36:], r.Min)
+		o.PutUint64(b[40:], r.Ino)
+		o.PutUint64(b[48:], r.InoGen)
+	}
+	o.PutUint32(b[56:], r.Prot)
+	o.PutUint32(b[60:], r.Flags)
+	clear(b[size-8:])
+	copy(b[fixed:], r.Filename)
+	return dst
 }
 
 // codeBuildID is the union member of MMAP2: size, three bytes reserved,

@@ -298,9 +298,11 @@ func appendBody(dst []byte, rec Record, o Order, ev *Event) []byte {
 	}
 	dst = Header{Type: rec.RecordType(), Misc: *rec.misc()}.Append(dst, o)
 	if m, ok := rec.(*Mmap2); ok { // most records of a snapshot
-		c := codec{order: o, b: dst, start: len(dst)}
-		m.code(&c)
-		return appendTrailer(c.b, m, o, ev)
+		dst = m.append(dst, o)
+		if ev == nil {
+			return dst
+		}
+		return ev.Layout.appendSampleID(dst, m.sampleID(), o)
 	}
 	c := encoders.Get().(*codec)
 	*c = codec{order: o, b: dst, start: len(dst)}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 	"testing"
 )
 
@@ -403,4 +404,22 @@ func BenchmarkSampleDecode(b *testing.B) {
 			}
 		}
 	})
+}
+
+// What is written for an MMAP2 record is what is read from one.
+func TestMmap2Append(t *testing.T) {
+	m := Mmap2{PID: -1, TID: 2, Addr: 3 << 40, Len: 4, PgOff: 5, Maj: 6, Min: 7, Ino: 8 << 40, InoGen: 9, Prot: 5, Flags: 2}
+	id := bytes.Repeat([]byte{0xee}, 32)
+	for _, o := range []Order{LittleEndian, BigEndian} {
+		for n := range 25 {
+			for _, misc := range []Misc{0, MiscMmapBuildID} {
+				m.Misc, m.BuildID, m.Filename = misc, id[:n], strings.Repeat("n", n)
+				c := codec{order: o}
+				m.code(&c)
+				if got := m.append(bytes.Repeat([]byte{0xff}, 256)[:0], o); !bytes.Equal(got, c.b) {
+					t.Errorf("%v, %d bytes of name and id, misc %#x:\n% x\n% x", o, n, misc, got, c.b)
+				}
+			}
+		}
+	}
 }
