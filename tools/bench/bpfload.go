@@ -110,7 +110,7 @@ func newBPFLoader() (*bpfLoader, error) {
 // bpfLoads is what loads were like for who loaded.
 type bpfLoads struct {
 	held, gone []time.Duration // from the return of each load to the call of close, and to the return of that
-	cpu        time.Duration   // of all loads and closes, without the time between
+	cpu        []time.Duration // of each load and close, without the time between
 }
 
 // loadAndUnload loads programs of such names, each when the one before is gone.
@@ -167,7 +167,7 @@ func (l *bpfLoader) load(name string, life time.Duration, all *bpfLoads) error {
 	all.gone = append(all.gone, time.Since(begun))
 	all.held = append(all.held, held)
 	cpu[3] = threadClock()
-	all.cpu += time.Duration(cpu[3] - cpu[2] + cpu[1] - cpu[0])
+	all.cpu = append(all.cpu, time.Duration(cpu[3]-cpu[2]+cpu[1]-cpu[0]))
 	if errno != 0 {
 		return errno
 	}

@@ -116,7 +116,7 @@ func parseFlags(stderr io.Writer, args []string) (*options, error) {
 		return nil, fmt.Errorf("no size %q: small, medium or large", *name)
 	}
 	if *rounds > 0 {
-		s.rounds = *rounds
+		s.rounds, s.recordRounds = *rounds, *rounds
 	}
 	o.size = s
 	var err error
