@@ -82,6 +82,9 @@ func (f *snapshotFlags) run(e *env, cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	if file {
+		relaxGC(false) // what is told of is written, and not kept
+	}
 	r, err := container.NewResolver(nil)
 	if err != nil {
 		return hint.Wrap(fmt.Errorf("find containers: %w", err), "is /proc mounted? 'gantry doctor' tells more")
