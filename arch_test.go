@@ -107,6 +107,7 @@ var goStatements = map[string]string{
 	"capture/bpf.go":                  "reads BPF programs as they are loaded; bpfWatch.wait ends and awaits it",
 	"internal/testutil/fuse_linux.go": "serves a file system to a test; the cleanup of FUSE ends and awaits it",
 	"capture/snapshot/errands.go":     "finds, opens and reads files whose file system may never answer; Errands.run waits for it, but not for ever",
+	"capture/hurry.go":                "empties rings into memory while the recorder is held up; catcher.start gives what ends and awaits it",
 	"capture/names.go":                "asks runtimes for names while the rings are read; names.wait ends and awaits it",
 }
 

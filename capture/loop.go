@@ -103,10 +103,12 @@ func (r *Recorder) watch(ring *ring, id int) error {
 // maxPending is how much sideband of a CPU waits to be written, about.
 const maxPending = 1 << 20
 
-// crowded: a ring is half full, or much sideband waits.
+// crowded: a ring is a quarter full, or much sideband waits. The kernel wakes the
+// recorder each time that half a ring has been written, wherever that was read
+// meanwhile: what is left for the next time grows by as much until then.
 func (r *Recorder) crowded() bool {
 	for _, ring := range r.rings {
-		if len(ring.pending) >= maxPending || ring.Unread() >= ring.Size()/2 {
+		if len(ring.pending) >= maxPending || r.catcher.waiting(ring) >= ring.Size()/4 {
 			return true
 		}
 	}
@@ -116,14 +118,9 @@ func (r *Recorder) crowded() bool {
 // pass reads every ring once and writes what is there: a round. No record that
 // is written later is older than what the round before this one wrote.
 func (r *Recorder) pass() error {
-	for _, ring := range r.rings {
-		if !ring.sideband {
-			// Before the sideband is read, which then tells of all that was
-			// before these samples.
-			ring.a, ring.b = ring.Peek()
-			ring.taken = len(ring.a) + len(ring.b)
-		}
-	}
+	// Before the sideband is read, which then tells of all that was before
+	// these samples.
+	r.takeSamples()
 	if err := r.drain(); err != nil {
 		return err
 	}
@@ -153,6 +150,21 @@ func (r *Recorder) pass() error {
 		ring.written()
 	}
 	return writeError(err)
+}
+
+// takeSamples gives each ring of samples to the pass: where they lie, if nobody
+// catches them.
+func (r *Recorder) takeSamples() {
+	if r.catcher != nil {
+		r.catcher.takeSamples()
+		return
+	}
+	for _, ring := range r.rings {
+		if !ring.sideband {
+			ring.a, ring.b = ring.Peek()
+			ring.taken = len(ring.a) + len(ring.b)
+		}
+	}
 }
 
 // write writes what a pass has read. While samples are held that are older than
@@ -218,9 +230,7 @@ func (r *Recorder) drain() error {
 		if !ring.sideband {
 			continue
 		}
-		a, b := ring.Peek()
-		ring.pending = append(append(ring.pending, a...), b...)
-		ring.Consume(len(a) + len(b))
+		ring.pending = r.catcher.takeSideband(ring.pending, ring)
 	}
 	for _, walk := range []func(*ring, []byte) error{r.side.namespacesOf, r.side.walk} {
 		for _, ring := range r.rings {
@@ -244,7 +254,7 @@ func (r *Recorder) lookAtSideband() error {
 	var f finding
 	for _, ring := range r.rings {
 		if ring.sideband {
-			f.fill = max(f.fill, float64(ring.Unread())/float64(ring.Size()))
+			f.fill = max(f.fill, float64(r.catcher.waiting(ring))/float64(ring.Size()))
 		}
 	}
 	asked, found := r.side.ids.asked, r.side.found

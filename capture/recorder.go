@@ -61,6 +61,7 @@ type Recorder struct {
 	started   time.Time
 	lastPass  time.Time
 	pace      pace
+	catcher   *catcher // nil: only this thread reads the rings
 	result    Result
 
 	// sift leaves out samples that are not recorded. unfinished: something was
@@ -221,6 +222,7 @@ func (r *Recorder) Close() error {
 	if r.child != nil {
 		errs = append(errs, r.child.close())
 	}
+	r.catcher.close()
 	closeRings(r.rings)
 	r.unbegin()
 	if r.set != nil {
@@ -320,22 +322,6 @@ func (r *Recorder) record(ctx context.Context) error {
 		r.unlock()
 	}
 	return r.loop(ctx)
-}
-
-// hurry puts reading before everything else, where samples have so many bytes
-// that a ring is full before a busy machine lets the recorder run. It is nil
-// where that is not needed or not permitted, and for a recorder that compresses,
-// which would take the time from what is recorded.
-func (r *Recorder) hurry() (calm func() error) {
-	if !r.opts.dumpsStacks() || r.opts.Compress != 0 {
-		return nil
-	}
-	calm, err := sys.Urgent()
-	if err != nil {
-		return nil
-	}
-	r.poll.Direct()
-	return calm
 }
 
 // end stops the events, empties the rings, and lets the command go.

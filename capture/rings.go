@@ -25,9 +25,10 @@ type ring struct {
 	// been looked at begins at fresh.
 	pending []byte
 	fresh   int
+	caught  caught
 	// a and b are the samples that the current pass reads, taken is their
-	// size; kept is room for those of them that are written, trimmed for what
-	// is left of dumped stacks.
+	// size as far as they lie in the ring; kept is room for those of them that
+	// are written, trimmed for what is left of dumped stacks.
 	a, b          []byte
 	taken         int
 	kept, trimmed []byte
@@ -38,7 +39,7 @@ type ring struct {
 func (r *ring) written() {
 	if r.sideband {
 		r.pending = r.pending[:0]
-	} else {
+	} else if r.taken > 0 { // else the catcher may be reading the ring
 		r.Consume(r.taken)
 	}
 	r.a, r.b, r.taken = nil, nil, 0

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Mapping is memory mapped from a file. Its Bytes must not be touched after
+// Mapping is mapped memory, of a file as a rule. Its Bytes must not be touched after
 // Close: the access would kill the process.
 type Mapping struct {
 	mu    sync.Mutex
@@ -30,6 +30,21 @@ func Mmap(fd *FD, size int, writable bool) (*Mapping, error) {
 	runtime.KeepAlive(fd)
 	if err != nil {
 		return nil, fmt.Errorf("mmap: %w", err)
+	}
+	return &Mapping{bytes: b}, nil
+}
+
+// Memory maps size bytes of memory of nobody else. It is zero. The first ready
+// bytes are there, more comes where it is written to: page by page, for a thread
+// that must not wait until the kernel has moved others to make a huge one.
+func Memory(size, ready int) (*Mapping, error) {
+	b, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		return nil, fmt.Errorf("map memory: %w", err)
+	}
+	_ = unix.Madvise(b, unix.MADV_NOHUGEPAGE) // a kernel without huge pages does not know it
+	for i := 0; i < min(ready, size); i += PageSize() {
+		b[i] = 0
 	}
 	return &Mapping{bytes: b}, nil
 }

@@ -11,16 +11,16 @@ import (
 )
 
 // Urgent makes the calling thread, to which its goroutine is locked, run as
-// soon as it is woken: with the lowest real-time priority (SCHED_FIFO), above
-// everything that has none. Threads and processes that it starts are ordinary.
+// soon as it is woken: with a real-time priority (SCHED_FIFO), of which 1 is the
+// lowest, above everything that has none. Threads and processes that it starts are ordinary.
 // The function that it returns, called in the same thread, undoes it. It needs
 // CAP_SYS_NICE or a limit RLIMIT_RTPRIO.
-func Urgent() (undo func() error, err error) {
+func Urgent(priority int) (undo func() error, err error) {
 	old, err := unix.SchedGetAttr(0, 0)
 	if err != nil {
 		return nil, fmt.Errorf("sched_getattr: %w", err)
 	}
-	a := unix.SchedAttr{Policy: unix.SCHED_FIFO, Priority: 1, Flags: unix.SCHED_FLAG_RESET_ON_FORK}
+	a := unix.SchedAttr{Policy: unix.SCHED_FIFO, Priority: uint32(priority), Flags: unix.SCHED_FLAG_RESET_ON_FORK}
 	if err := unix.SchedSetAttr(0, &a, 0); err != nil {
 		return nil, fmt.Errorf("sched_setattr SCHED_FIFO: %w", err)
 	}

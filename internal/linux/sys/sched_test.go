@@ -27,12 +27,29 @@ func policy(t *testing.T, tid int) uint32 {
 	return a.Policy
 }
 
+func TestMemory(t *testing.T) {
+	m, err := Memory(3*PageSize(), 2*PageSize())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := m.Bytes()
+	b[0], b[len(b)-1] = 1, 2
+	if len(b) != 3*PageSize() || b[1] != 0 || b[len(b)-1] != 2 {
+		t.Errorf("%d bytes", len(b))
+	}
+	for range 2 {
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestUrgent: the thread is urgent until that is undone, what it starts is not.
 func TestUrgent(t *testing.T) {
 	testutil.Require(t, testutil.Root, testutil.Tool("sh"))
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	undo, err := Urgent()
+	undo, err := Urgent(1)
 	if err != nil {
 		t.Fatal(err)
 	}
