@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -68,13 +69,16 @@ func (b *bench) bpfLine(ctx context.Context, w io.Writer, n int, life time.Durat
 			return fmt.Errorf("load BPF programs: %w", err)
 		}
 	}
-	word := "ok"
+	word, target := "ok", "-"
 	recorder, loader := median(r.recorder), median(r.loader)
-	if r.details < n || recorder+loader > bpfTarget {
+	if n != fewLoads { // what is done once a second would count for more
+		target = strconv.Itoa(bpfTarget)
+	}
+	if r.details < n || n != fewLoads && recorder+loader > bpfTarget {
 		word = "**missed**"
 	}
-	_, err := fmt.Fprintf(w, "| %d x %d | %d | %s | %s | %d | %d | %.0f | %.0f | %s | %d | %s |\n", rounds, n, life.Microseconds(),
-		spread(r.held), spread(r.gone), r.details, r.copied, recorder, loader, sums(r.recorder, r.loader), bpfTarget, word)
+	_, err := fmt.Fprintf(w, "| %d x %d | %d | %s | %s | %d | %d | %.0f | %.0f | %s | %s | %s |\n", rounds, n, life.Microseconds(),
+		spread(r.held), spread(r.gone), r.details, r.copied, recorder, loader, sums(r.recorder, r.loader), target, word)
 	return err
 }
 
