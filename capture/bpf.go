@@ -102,6 +102,7 @@ func (b *bpfWatch) wait() error {
 // features fills in what the file says of programs.
 func (b *bpfWatch) features(f *perfdata.Features) {
 	if b != nil {
+		b.shown, _ = b.book.Taken() // before they are encoded: none is taken for shown that is not
 		f.BPFProgInfo, f.BPFBTF = b.book.Sections()
 	}
 }
