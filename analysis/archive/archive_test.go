@@ -296,7 +296,10 @@ func TestVDSO(t *testing.T) {
 // TestHostileParts: parts that are not what the answers say, or unpack to more
 // than they may. Nothing is left behind.
 func TestHostileParts(t *testing.T) {
-	tmp := t.TempDir()
+	tmp := filepath.Join(t.TempDir(), "in", "here") // ../../x is the test's own too
+	if err := os.MkdirAll(tmp, 0o700); err != nil {
+		t.Fatal(err)
+	}
 	t.Setenv("TMPDIR", tmp)
 	id := newID(t, "idofapp")
 	answer := fmt.Sprintf(`{"opener":0,"kind":"binary","build_id":"%s","path":"/app","file":"../../x"}`, id)
