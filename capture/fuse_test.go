@@ -95,12 +95,7 @@ func TestSilentFUSE(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	path := filepath.Join(t.TempDir(), "perf.data")
-	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
+	f := newOutput(t)
 	res, err := r.Run(context.Background(), Output{File: f})
 	if err != nil {
 		t.Fatal(err)
@@ -114,7 +109,7 @@ func TestSilentFUSE(t *testing.T) {
 		}
 	}
 	checkKept(t, store, covered, open)
-	checkMapped(t, path, ids)
+	checkMapped(t, f.Name(), ids)
 	if n := res.Binaries.Missing[errServed.Error()]; n < 1 {
 		t.Errorf("what was not looked at is not told: %+v", res.Binaries)
 	}

@@ -7,7 +7,6 @@ package capture
 import (
 	"context"
 	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -46,12 +45,7 @@ func TestCatchWhileHeldUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	path := filepath.Join(t.TempDir(), "perf.data")
-	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
+	f := newOutput(t)
 	out := &heldUp{File: f, hold: func() bool { return r.samples() > 0 }, ready: func() bool {
 		return slices.ContainsFunc(r.rings, func(ring *ring) bool {
 			return !ring.sideband && r.catcher.waiting(ring) > 2*size
@@ -64,7 +58,7 @@ func TestCatchWhileHeldUp(t *testing.T) {
 	if !out.held || out.late {
 		t.Error("nothing was taken out of the rings meanwhile")
 	}
-	if c := read(t, path); uint64(len(c.samples)) != res.Samples || res.Samples == 0 {
+	if c := read(t, f.Name()); uint64(len(c.samples)) != res.Samples || res.Samples == 0 {
 		t.Errorf("%d samples in the file, %d written", len(c.samples), res.Samples)
 	}
 }

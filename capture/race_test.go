@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -166,12 +165,7 @@ func raceAgainst(t *testing.T, args []string) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	ours := filepath.Join(t.TempDir(), "gantry.data")
-	f, err := os.Create(ours)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
+	f := newOutput(t)
 	res, err := r.Run(context.Background(), Output{File: f})
 	if err != nil {
 		t.Fatal(err)
@@ -179,7 +173,7 @@ func raceAgainst(t *testing.T, args []string) {
 	if res.LostSideband > 0 || r.snapshot.Missed > 0 || len(r.snapshot.Refused) > 0 {
 		t.Errorf("%d records of sideband were lost; snapshot %+v", res.LostSideband, r.snapshot)
 	}
-	perfs, mine, timelines := resolve(t, theirs), resolve(t, ours), resolveByTimeline(t, ours)
+	perfs, mine, timelines := resolve(t, theirs), resolve(t, f.Name()), resolveByTimeline(t, f.Name())
 	t.Logf("user samples without a mapping: perf %s, gantry %s; %d passes", perfs, mine, r.snapshot.Passes)
 	if mine.samples < 100 || mine.lost > 0 || timelines.lost > 0 {
 		t.Errorf("gantry: %s; by the timeline %s:\n%s", mine, timelines, mine.first)

@@ -132,6 +132,17 @@ type contents struct {
 	table   container.Table
 }
 
+// newOutput makes the file of a recording, which lasts as long as the test.
+func newOutput(t testing.TB) *os.File {
+	t.Helper()
+	f, err := os.Create(filepath.Join(t.TempDir(), "perf.data"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
 func read(t testing.TB, path string) *contents {
 	t.Helper()
 	r, err := perfdata.Open(path, nil)
