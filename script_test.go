@@ -43,7 +43,7 @@ func TestScript(t *testing.T) {
 		// Programs begin with it ignored as well, unless it is caught here.
 		c := make(chan os.Signal, 1)
 		signal.Notify(c, syscall.SIGHUP)
-		defer signal.Stop(c)
+		t.Cleanup(func() { signal.Stop(c) }) // after the scripts, which run in parallel
 	}
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",

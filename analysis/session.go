@@ -42,17 +42,6 @@ type Options struct {
 	// Definitions say what a container is, beside those of the recording. Of
 	// two with the same name these count; built-in ones stay as they are.
 	Definitions container.Definitions
-	// Unwind keeps what was worked out of call frame information; it may be
-	// nil.
-	Unwind UnwindTables
-}
-
-// UnwindTables keeps tables by build-id from one session to the next.
-type UnwindTables interface {
-	LoadUnwind(id buildid.ID) ([]byte, error)
-	// SaveUnwind is called at the end of the recording. path is where the
-	// binary was.
-	SaveUnwind(id buildid.ID, path string, data []byte) error
 }
 
 // Item is one record of a recording, at its place in time. It is valid until
@@ -220,7 +209,6 @@ func (s *Session) Next() (*Item, error) {
 	for {
 		rec, err := s.ordered.Next()
 		if err != nil {
-			s.stacks.save()
 			return nil, err
 		}
 		if rec.Type == perf.RecordSample {

@@ -7,7 +7,6 @@ import (
 	"io"
 	"strings"
 
-	"github.com/gantry-tools/gantry/analysis/symbol"
 	"github.com/gantry-tools/gantry/analysis/timeline"
 	"github.com/gantry-tools/gantry/analysis/unwind"
 	"github.com/gantry-tools/gantry/buildid"
@@ -113,31 +112,10 @@ func (st *stacks) binary(f *timeline.File) *unwind.Binary {
 		b.Separate(func(use func(io.ReaderAt, int64) error) error {
 			return st.s.resolver.SeparateDebug(ref, func(f io.ReaderAt, size int64, _ string) error { return use(f, size) })
 		})
-		st.keep(b, ref)
 		st.byID[ref.BuildID] = b
 	}
 	st.binaries[f.Index] = b
 	return b
-}
-
-// keep makes b use the tables that are kept for its build-id.
-func (st *stacks) keep(b *unwind.Binary, ref symbol.Ref) {
-	t := st.s.opts.Unwind
-	if t == nil || ref.BuildID.IsZero() {
-		return
-	}
-	b.Keep(unwind.Kept{
-		Tag:  ref.BuildID.String(),
-		Load: func() ([]byte, error) { return t.LoadUnwind(ref.BuildID) },
-		Save: func(data []byte) error { return t.SaveUnwind(ref.BuildID, ref.Path, data) },
-	})
-}
-
-// save keeps what was learnt. That it cannot be kept is no loss.
-func (st *stacks) save() {
-	for _, b := range st.byID {
-		_ = b.Save()
-	}
 }
 
 // isPerfMap says whether a mapping is of generated code.

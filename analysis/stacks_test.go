@@ -5,7 +5,6 @@ package analysis
 import (
 	"errors"
 	"io"
-	"io/fs"
 	"slices"
 	"strings"
 	"testing"
@@ -15,7 +14,6 @@ import (
 	"github.com/gantry-tools/gantry/analysis/profile"
 	"github.com/gantry-tools/gantry/analysis/symbol"
 	"github.com/gantry-tools/gantry/analysis/unwind"
-	"github.com/gantry-tools/gantry/buildid"
 	"github.com/gantry-tools/gantry/internal/testutil"
 	"github.com/gantry-tools/gantry/perf"
 	"github.com/gantry-tools/gantry/perf/perfdata"
@@ -52,32 +50,12 @@ func dump(sm *perf.Sample, bp uint64, words ...uint64) *perf.Sample {
 	return sm
 }
 
-// memTables keeps unwind tables in memory.
-type memTables map[buildid.ID][]byte
-
-func (m memTables) LoadUnwind(id buildid.ID) ([]byte, error) {
-	if b, ok := m[id]; ok {
-		return b, nil
-	}
-	return nil, fs.ErrNotExist
-}
-
-func (m memTables) SaveUnwind(id buildid.ID, path string, data []byte) error {
-	if path != "/app/server" {
-		return fs.ErrInvalid
-	}
-	m[id] = data
-	return nil
-}
-
-// TestUserStack unwinds by the program's call frame information, then by what
-// was kept of it, without the program.
+// TestUserStack unwinds by the program's call frame information.
 func TestUserStack(t *testing.T) {
 	testutil.Require(t, testutil.Tool("gcc"), testutil.Arch("amd64"))
 	prog := compile(t, "alpha_hot")
-	tables := memTables{}
 	const base = 0x7f0000000000
-	for _, files := range []openFiles{{prog.id.String(): prog.path}, {}} {
+	for _, files := range []openFiles{{prog.id.String(): prog.path}} {
 		r := newDumps(t)
 		entry := uint64(base) + prog.pgoff
 		r.add(comm(1, "a"), mapped(1, base, "/app/server", prog.id))
@@ -86,7 +64,7 @@ func TestUserStack(t *testing.T) {
 		inKernel := dump(sample(1, entry, perf.ContextKernel, 0xffffffff81000010, perf.ContextUser, 0x1234), 0, entry+1, 0, 0x77)
 		inKernel.Misc, inKernel.IP = perf.MiscKernel, 0xffffffff81000010
 		r.add(inKernel)
-		s := r.open(&perfdata.Features{Arch: "x86_64"}, &Options{Binaries: []symbol.Opener{files}, Unwind: tables})
+		s := r.open(&perfdata.Features{Arch: "x86_64"}, &Options{Binaries: []symbol.Opener{files}})
 		var got [][]uint64
 		for {
 			it, err := s.Next()
@@ -104,8 +82,8 @@ func TestUserStack(t *testing.T) {
 		if diff := cmp.Diff([][]uint64{want, want}, got); diff != "" {
 			t.Errorf("%d files: %s", len(files), diff)
 		}
-		if c := s.StackCounts(); c.Ends[unwind.Complete] != 2 || c.Guessed != 0 || len(tables) != 1 || len(s.Warnings()) != 0 {
-			t.Errorf("%d files: %+v, %d tables, warnings %q", len(files), c, len(tables), s.Warnings())
+		if c := s.StackCounts(); c.Ends[unwind.Complete] != 2 || c.Guessed != 0 || len(s.Warnings()) != 0 {
+			t.Errorf("%d files: %+v, warnings %q", len(files), c, s.Warnings())
 		}
 	}
 }

@@ -181,9 +181,12 @@ func (s *Store) orphans(linked []Entry) ([]Entry, error) {
 	return list, err
 }
 
+// oldUnwindName is a file that gantry 0.1 put beside others. Nothing reads it; it goes with its entry.
+const oldUnwindName = "unwind"
+
 func isOurs(name string) bool {
 	return name == elfFileName || name == debugName || name == vdsoFileName || name == kallsymsName ||
-		name == unwindName || name == codeName || name == derivedName
+		name == oldUnwindName || name == codeName || name == derivedName
 }
 
 func (s *Store) readDir(name string) ([]fs.DirEntry, error) {

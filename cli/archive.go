@@ -104,7 +104,7 @@ func (f *archiveFlags) pack(e *env, out io.Writer, recording io.Reader, r *perfd
 	}
 	from := sources.options()
 	from.Binaries = w.Openers(from.Binaries)
-	from.Cache, from.Unwind = nil, nil // what is found there is not opened
+	from.Cache = nil // what is found there is not opened
 	s := analysis.NewSession(r, from)
 	if _, err := s.Collect(analysis.CollectOptions{Symbols: true, Stacks: true, Addresses: true, Lines: true, Inline: true}); err != nil {
 		return fmt.Errorf("%s: %w", f.input, err)

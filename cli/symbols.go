@@ -139,7 +139,6 @@ func (s *symbolSources) Close() {
 func (s *symbolSources) options() *analysis.Options {
 	o := &analysis.Options{Binaries: s.openers, Kallsyms: s.readKallsyms, VDSO: s.readVDSO}
 	if s.store != nil {
-		o.Unwind = unwindTables{s.store}
 		o.Cache = s.store
 	}
 	return o

@@ -8,9 +8,6 @@ import (
 	"sync"
 
 	"github.com/ianlancetaylor/demangle"
-
-	"github.com/gantry-tools/gantry/analysis/symbol/dlang"
-	"github.com/gantry-tools/gantry/analysis/symbol/swiftlang"
 )
 
 // maxDemangled bounds a demangled name to 2^n characters. Hostile names grow
@@ -74,9 +71,8 @@ type names struct {
 	demangling
 }
 
-// Demangled is the name of a symbol as people write it: C++, Rust, D and Swift names
-// are demangled, without parameters, as perf does those of the first two unless told
-// to be verbose. Others are returned as they are, and so are very long ones, of
+// Demangled is the name of a symbol as people write it: C++ and Rust names are
+// demangled, without parameters, as perf does unless told to be verbose. Others are returned as they are, and so are very long ones, of
 // which only so many are demangled. A name is demangled once.
 func (o *Object) Demangled(sym int32) string {
 	raw := o.Name(sym)
@@ -96,21 +92,12 @@ func (o *Object) Demangled(sym int32) string {
 	return text
 }
 
-// mangled reports whether a name may be a C++, Rust, D or Swift one.
+// mangled reports whether a name may be a C++ or Rust one.
 func mangled(name string) bool {
 	if len(name) <= 2 || len(name) > maxMangled {
 		return false
 	}
-	return name[0] == '_' && (name[1] == 'Z' || name[1] == 'R' || name[1] == 'D') || isSwift(name)
-}
-
-// isSwift reports whether a name may be a Swift one: "$s...", "$S..." or "$e...",
-// or that with an underscore before it.
-func isSwift(name string) bool {
-	if name[0] == '_' {
-		name = name[1:]
-	}
-	return name[0] == '$' && (name[1] == 's' || name[1] == 'S' || name[1] == 'e')
+	return name[0] == '_' && (name[1] == 'Z' || name[1] == 'R')
 }
 
 // Demangle is the form of a symbol's name that people read. Names that are not
@@ -124,19 +111,7 @@ func Demangle(name string) string {
 	if at := strings.IndexByte(name, '@'); at >= 0 {
 		base, suffix = name[:at], name[at:]
 	}
-	text, ok := "", true
-	switch {
-	case isSwift(name):
-		text, ok = swiftlang.Demangle(base)
-	case strings.HasPrefix(base, "_D"):
-		text, ok = dlang.Demangle(base, false)
-	default:
-		text = demangle.Filter(keepUnderscores(base), demangle.NoParams, demangle.MaxLength(maxDemangled))
-	}
-	if !ok {
-		return name
-	}
-	return text + suffix
+	return demangle.Filter(keepUnderscores(base), demangle.NoParams, demangle.MaxLength(maxDemangled)) + suffix
 }
 
 // rustHash is the last part of a Rust name in the older of its two forms, after

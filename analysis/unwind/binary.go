@@ -23,14 +23,10 @@ type Binary struct {
 	id     uint16 // in the slots of its Unwinder, 0 for none
 	left   uint64 // bytes of sections that it may read, or were left after it
 	slot   slot   // of the address that was asked for last, if it has no id
-	loaded bool   // the segments are known
-	read   bool   // so is the CFI: kept tables go without it as long as they can
+	loaded bool   // the segments and the CFI are known
 	err    error  // why there is no CFI
 
 	separate DebugFunc // nil: there is none, or it was asked
-
-	kept *Kept
-	old  []span // those of kept tables, by address
 
 	segs []segment // of the file that could be read
 	table
@@ -78,24 +74,12 @@ func NewBinary(arch perf.Arch, open OpenFunc) *Binary {
 // what is wrong in the file. It is nil before the first address was looked up.
 func (b *Binary) Err() error { return b.err }
 
-// load takes kept tables or reads the sections, once.
+// load reads the sections, once.
 func (b *Binary) load() {
-	if b.loaded {
-		return
+	if !b.loaded {
+		b.loaded = true
+		b.err = b.with(b.loadFrom)
 	}
-	b.loaded = true
-	if !b.loadKept() {
-		b.readFile()
-	}
-}
-
-// readFile reads the sections.
-func (b *Binary) readFile() {
-	b.read = true
-	if b.old != nil {
-		b.reindex()
-	}
-	b.err = b.with(b.loadFrom)
 }
 
 // with calls use with the open file.
@@ -165,14 +149,6 @@ func (b *Binary) loadEH(im *image) error {
 
 // ruleAt finds the rule for an address of the file by its CFI.
 func (b *Binary) ruleAt(addr uint64) (uint32, bool) {
-	if b.old != nil {
-		if r, ok := b.keptRule(addr); ok {
-			return r, true
-		}
-		if !b.read {
-			b.readFile()
-		}
-	}
 	if b.hdr.ok {
 		if b.eh.met == nil {
 			b.eh.met = make([]uint32, len(b.hdr.pairs)/8)
@@ -192,15 +168,6 @@ func (b *Binary) ruleAt(addr uint64) (uint32, bool) {
 		return b.ruleIn(&b.debug, addr)
 	}
 	return 0, false
-}
-
-// keptRule finds the rule for an address in kept tables.
-func (b *Binary) keptRule(addr uint64) (uint32, bool) {
-	i := sort.Search(len(b.old), func(i int) bool { return b.old[i].start > addr })
-	if i == 0 {
-		return 0, false
-	}
-	return b.table.at(&b.old[i-1], addr)
 }
 
 // ruleIn finds the rule for an address in a section without a table.

@@ -5,7 +5,6 @@ package unwind
 import (
 	"bytes"
 	"debug/elf"
-	"errors"
 	"io"
 	"io/fs"
 	"testing"
@@ -60,27 +59,5 @@ func TestSeparate(t *testing.T) {
 				t.Errorf("error %v", err)
 			}
 		})
-	}
-}
-
-// TestSeparateKept: what a debug file gave is kept, and used without it.
-func TestSeparateKept(t *testing.T) {
-	c := newCFI(perf.AMD64, insn(opDefCFAOffset, uint64(16)))
-	c.debug, c.addr = true, 0
-	debug := makeELF(elf.EM_X86_64, testSection{name: ".debug_frame", data: c.bytes()})
-	k := &keptTest{file: makeELF(elf.EM_X86_64, testSection{name: ".text", addr: codeAt, data: make([]byte, codeSize), exec: true})}
-	errNever := errors.New("it is not needed")
-	for round, find := range []DebugFunc{
-		func(use func(io.ReaderAt, int64) error) error { return use(bytes.NewReader(debug), int64(len(debug))) },
-		func(func(io.ReaderAt, int64) error) error { t.Error(errNever); return errNever },
-	} {
-		b := k.binary("tag", round > 0)
-		b.Separate(find)
-		if got, res := unwindAt(b, k.file, leafAt+4, 1); len(got) < 2 || got[1] != returnTo-1 {
-			t.Errorf("round %d: %#x, %v", round, got, res)
-		}
-		if err := b.Save(); err != nil {
-			t.Fatal(err)
-		}
 	}
 }
