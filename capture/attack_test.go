@@ -16,7 +16,7 @@ import (
 	"testing"
 
 	"github.com/gantry-tools/gantry/buildid"
-	"github.com/gantry-tools/gantry/capture/snapshot"
+	"github.com/gantry-tools/gantry/capture/binaries"
 	"github.com/gantry-tools/gantry/internal/elffile"
 	"github.com/gantry-tools/gantry/internal/linux/sys"
 	"github.com/gantry-tools/gantry/internal/testutil"
@@ -50,7 +50,7 @@ func keepInJail(t *testing.T, j *jail) (*keeper, Binaries) {
 	k := startCodeKeeper(t)
 	pid, end := j.start(t)
 	defer end()
-	k.offer(&binaryKey{id: string(id.Bytes()), FileKey: snapshot.FileKey{Path: "/app"}}, seen{pid: pid, mnt: 2})
+	k.offer(&binaryKey{id: string(id.Bytes()), FileKey: binaries.FileKey{Path: "/app"}}, seen{pid: pid, mnt: 2})
 	k.start()
 	k.wait()
 	sum, _ := k.result()
@@ -133,7 +133,7 @@ func TestBinaryOfEnded(t *testing.T) {
 	}
 	k := startCodeKeeper(t)
 	pid, end := j.start(t)
-	b := k.offer(&binaryKey{id: string(id.Bytes()), FileKey: snapshot.FileKey{Path: "/app"}}, seen{pid: pid, mnt: 2})
+	b := k.offer(&binaryKey{id: string(id.Bytes()), FileKey: binaries.FileKey{Path: "/app"}}, seen{pid: pid, mnt: 2})
 	end()
 	if err := os.Remove(name); err != nil {
 		t.Fatal(err)
@@ -186,7 +186,7 @@ func TestChangingBinary(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = k.copy(&fate{id: id}, from, info, &binaryKey{id: string(id.Bytes()), FileKey: snapshot.FileKey{Path: "/app"}})
+		err = k.copy(&fate{id: id}, from, info, &binaryKey{id: string(id.Bytes()), FileKey: binaries.FileKey{Path: "/app"}})
 		from.Close()
 		kept, size, lookErr := k.store.Lookup(id)
 		if (err == nil) != (lookErr == nil) || err != nil && !errors.Is(err, buildid.ErrMismatch) {

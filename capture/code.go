@@ -19,8 +19,8 @@ import (
 	"time"
 
 	"github.com/gantry-tools/gantry/buildid"
-	"github.com/gantry-tools/gantry/capture/snapshot"
 	"github.com/gantry-tools/gantry/internal/linux/procfs"
+	"github.com/gantry-tools/gantry/internal/linux/procroot"
 	"github.com/gantry-tools/gantry/internal/linux/sys"
 	"github.com/gantry-tools/gantry/perf"
 )
@@ -86,7 +86,8 @@ type dump struct {
 type codeKeeper struct {
 	fs      procfs.FS
 	store   *buildid.Store // nil: nothing is kept
-	ids     *snapshot.IDReader
+	access  *procroot.Access
+	files   procroot.Files
 	hostMnt uint64
 	left    atomic.Int64 // bytes
 	maxOpen int
@@ -100,16 +101,14 @@ type codeKeeper struct {
 	stop    bool
 	given   bool // up: what comes now comes too late
 	open    int  // generators that hold descriptors
-	hands   hands
-	doing   *generator
 	done    chan struct{}
 	kept    []keptCode
 	missing map[string]int
 }
 
-func newCodeKeeper(fsys procfs.FS, store *buildid.Store, hostMnt uint64, max int64) *codeKeeper {
+func newCodeKeeper(fsys procfs.FS, a *procroot.Access, store *buildid.Store, hostMnt uint64, max int64) *codeKeeper {
 	c := &codeKeeper{
-		fs: fsys, store: store, ids: snapshot.NewIDReader(nil), hostMnt: hostMnt, maxOpen: maxOpen,
+		fs: fsys, store: store, access: a, hostMnt: hostMnt, maxOpen: maxOpen,
 		all: make(map[int32]*generator), missing: make(map[string]int), done: make(chan struct{}),
 	}
 	c.left.Store(max / codeShare)
@@ -208,78 +207,33 @@ func (c *codeKeeper) nextRound() {
 }
 
 // start works in the background until wait is called, then keeps what is left.
-func (c *codeKeeper) start() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.hire()
-}
+func (c *codeKeeper) start() { go c.run() }
 
-// hire has another hand work, as long as there is one; c.mu is held.
-func (c *codeKeeper) hire() {
-	if h := c.hands.hire(); h != nil {
-		go c.run(h)
-	} else {
-		close(c.done)
-	}
-}
-
-func (c *codeKeeper) run(h *hand) {
+func (c *codeKeeper) run() {
+	defer close(c.done)
 	for {
-		g, over := c.next(h)
+		g, over := c.next()
 		if g == nil {
-			c.retire(h)
 			return
 		}
-		h.busy(0)
-		switch {
-		case c.refused(g):
-			c.drop(g)
-		case over || c.over(g):
-			c.finish(h, g)
-		default:
-			c.look(h, g)
+		err := c.access.DoWithin(c.fs.Proc(int(g.pid)), copyTimeout, func(op *procroot.Op) {
+			if over || c.over(g) {
+				c.finish(op, g)
+			} else {
+				c.look(op, g)
+			}
+		})
+		if err != nil {
+			c.drop(g, errors.Is(err, procroot.ErrNotStarted))
 		}
-		h.idle()
 	}
-}
-
-// retire is for a hand that has nothing to do any more.
-func (c *codeKeeper) retire(h *hand) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if h.isLost() {
-		c.hands.back(h)
-	} else {
-		c.hands.current = nil
-		close(c.done)
-	}
-}
-
-// watch is keeper.watch for generated code.
-func (c *codeKeeper) watch() {
-	if c == nil {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.doing == nil || !c.hands.overdue(time.Now(), c.fs.Proc(int(c.doing.pid))) {
-		return
-	}
-	if g := c.doing; c.all[g.pid] == g {
-		delete(c.all, g.pid)
-		c.miss(snapshot.ErrSilent)
-	}
-	c.hire()
 }
 
 // next is what to look at next, and whether the recording is over.
-func (c *codeKeeper) next(h *hand) (g *generator, over bool) {
+func (c *codeKeeper) next() (g *generator, over bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for {
-		if h.isLost() {
-			return nil, true // another one has something to do
-		}
 		for len(c.waiting) == 0 && !c.stop {
 			c.wake.Wait()
 		}
@@ -289,35 +243,30 @@ func (c *codeKeeper) next(h *hand) (g *generator, over bool) {
 		g = c.waiting[0]
 		c.waiting = c.waiting[1:]
 		if g.queued = false; c.all[g.pid] == g {
-			c.doing = g
 			return g, c.stop
 		}
 	}
 	for _, g := range c.all {
 		if !c.given {
-			c.doing = g
 			return g, true
 		}
 	}
 	return nil, true
 }
 
-// refused: too many hands were lost for the container of the process.
-func (c *codeKeeper) refused(g *generator) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.hands.enough(c.fs.Proc(int(g.pid)))
-}
-
-// drop keeps nothing of a process.
-func (c *codeKeeper) drop(g *generator) {
+// drop keeps nothing of a process whose file system does not answer. The
+// operation that waits for it releases what it has opened, if it was begun.
+func (c *codeKeeper) drop(g *generator, notStarted bool) {
 	c.mu.Lock()
 	if c.all[g.pid] == g {
 		delete(c.all, g.pid)
 	}
-	c.miss(snapshot.ErrSilent)
+	c.miss(procroot.ErrTimeout)
 	dumps := g.dumps
 	c.mu.Unlock()
+	if !notStarted {
+		return
+	}
 	for _, d := range dumps {
 		d.file.Close() // nil too
 	}
@@ -361,7 +310,7 @@ func (c *codeKeeper) end() {
 
 // wait waits for what end has begun, but not for ever.
 func (c *codeKeeper) wait(deadline time.Time) {
-	await(c.done, deadline, c.watch)
+	await(c.done, deadline)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.given = true
@@ -372,10 +321,10 @@ func (c *codeKeeper) wait(deadline time.Time) {
 
 // look opens what there is of a process while it runs. There is nothing to copy
 // before its end.
-func (c *codeKeeper) look(h *hand, g *generator) {
+func (c *codeKeeper) look(op *procroot.Op, g *generator) {
 	if !c.hold(g) {
 		g.err = errMany
-	} else if c.find(g); h.isLost() {
+	} else if c.find(op, g); !op.Commit() {
 		c.release(g)
 		return
 	}
@@ -409,14 +358,14 @@ func (c *codeKeeper) hold(g *generator) bool {
 }
 
 // find opens the files of g that are not open yet.
-func (c *codeKeeper) find(g *generator) {
+func (c *codeKeeper) find(op *procroot.Op, g *generator) {
 	proc := c.fs.Proc(int(g.pid))
 	c.mu.Lock()
 	dumps := slices.Clone(g.dumps)
 	c.mu.Unlock()
 	for _, d := range dumps {
 		if d.file == nil && d.err == nil {
-			d.file, d.err = c.openDump(proc, d)
+			d.file, d.err = c.openDump(op, proc, d)
 		}
 	}
 	if g.file != nil {
@@ -444,7 +393,7 @@ func (g *generator) open() {
 	if g.dir == nil {
 		return
 	}
-	f, err := snapshot.OpenIn(g.dir, g.name())
+	f, err := procroot.OpenIn(g.dir, g.name())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		g.err = err
 	}
@@ -457,7 +406,7 @@ func (c *codeKeeper) findDir(g *generator, proc procfs.Proc) (*sys.FD, error) {
 	err := g.identify(proc)
 	var dir *sys.FD
 	if err == nil {
-		dir, err = snapshot.FindDir(proc, codeDir)
+		dir, err = procroot.FindDir(proc, codeDir)
 	}
 	if err == nil {
 		if err = g.identify(proc); err == nil {
@@ -466,7 +415,7 @@ func (c *codeKeeper) findDir(g *generator, proc procfs.Proc) (*sys.FD, error) {
 		dir.Close()
 	}
 	if c.onHost(g) {
-		return snapshot.FindDir(c.fs.Self(), codeDir)
+		return procroot.FindDir(c.fs.Self(), codeDir)
 	}
 	return nil, err
 }
@@ -502,12 +451,12 @@ func (g *generator) identify(proc procfs.Proc) error {
 // most likely has the number that it has here.
 func (g *generator) name() string { return fmt.Sprintf("perf-%d.map", cmp.Or(g.inner, int(g.pid))) }
 
-func (c *codeKeeper) openDump(proc procfs.Proc, d *dump) (*os.File, error) {
+func (c *codeKeeper) openDump(op *procroot.Op, proc procfs.Proc, d *dump) (*os.File, error) {
 	k := &d.key
-	if c.ids.Served(proc, &perf.Mmap2{Maj: k.Major, Min: k.Minor, Filename: k.Path}) {
+	if c.files.OnFUSE(proc, k.Major, k.Minor, k.Path) {
 		return nil, errServed
 	}
-	f, err := c.ids.OpenMapped(proc, d.at.start, d.at.end, k.Path)
+	f, err := c.files.Root(proc, op).OpenMapped(d.at.start, d.at.end, k.Path)
 	if err != nil {
 		return nil, gone(err)
 	}
@@ -523,13 +472,13 @@ func (c *codeKeeper) openDump(proc procfs.Proc, d *dump) (*os.File, error) {
 }
 
 // finish keeps what g has written, and forgets it.
-func (c *codeKeeper) finish(h *hand, g *generator) {
-	c.find(g) // of a process that is there, or was never looked at
+func (c *codeKeeper) finish(op *procroot.Op, g *generator) {
+	c.find(op, g) // of a process that is there, or was never looked at
 	var kept []keptCode
 	var errs []error
 	add := func(file *os.File, k keptCode, err error) {
 		if err == nil && file != nil {
-			k.id, err = c.add(h, file, k.dump != nil)
+			k.id, err = c.add(op, file, k.dump != nil)
 		}
 		if err != nil {
 			errs = append(errs, err)
@@ -539,7 +488,7 @@ func (c *codeKeeper) finish(h *hand, g *generator) {
 	}
 	if g.dir != nil {
 		// The one that has the name now may be another one.
-		if f, err := snapshot.OpenIn(g.dir, g.name()); err == nil {
+		if f, err := procroot.OpenIn(g.dir, g.name()); err == nil {
 			if g.file != nil {
 				g.file.Close()
 			}
@@ -557,12 +506,13 @@ func (c *codeKeeper) finish(h *hand, g *generator) {
 		}
 	}
 	c.release(g)
+	committed := op.Commit()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.all[g.pid] == g {
 		delete(c.all, g.pid)
 	}
-	if c.given || h.isLost() {
+	if c.given || !committed {
 		return
 	}
 	for _, err := range errs {

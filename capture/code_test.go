@@ -17,7 +17,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/gantry-tools/gantry/capture/snapshot"
+	"github.com/gantry-tools/gantry/capture/binaries"
 	"github.com/gantry-tools/gantry/internal/linux/procfs"
 	"github.com/gantry-tools/gantry/internal/linux/sys"
 	"github.com/gantry-tools/gantry/internal/testutil"
@@ -72,7 +72,7 @@ func startCodeKeeper(t *testing.T) *keeper {
 }
 
 func memoryOf(pid int) (*binaryKey, seen) {
-	return &binaryKey{FileKey: snapshot.FileKey{Path: codeMemory}}, seen{pid: pid, mnt: 2}
+	return &binaryKey{FileKey: binaries.FileKey{Path: codeMemory}}, seen{pid: pid, mnt: 2}
 }
 
 // keptText is what was kept of a process, "" if nothing was.
@@ -190,7 +190,7 @@ func TestPerfMapOfEnded(t *testing.T) {
 			}
 			defer os.Remove(name)
 			k.offer(memoryOf(pid))
-			g, _ := k.code.next(nil)
+			g, _ := k.code.next()
 			k.code.look(nil, g)
 			if err := tt.last(name); err != nil {
 				t.Fatal(err)
@@ -258,7 +258,7 @@ func TestOverWhenTheLastHasEnded(t *testing.T) {
 			if tt.over {
 				return
 			}
-			c.next(nil)
+			c.next()
 			c.look(nil, g)
 			c.nextRound()
 			if again := len(c.waiting) == 1; again != tt.ended {
@@ -336,7 +336,7 @@ func TestPerfMapComesLate(t *testing.T) {
 	c := k.code
 	k.offer(memoryOf(pid))
 	look := func() {
-		g, _ := c.next(nil)
+		g, _ := c.next()
 		c.look(nil, g)
 	}
 	look()
@@ -420,7 +420,7 @@ func TestCodeBounds(t *testing.T) {
 		}
 		pids, ends = append(pids, pid), append(ends, end)
 		k.offer(memoryOf(pid))
-		g, _ := k.code.next(nil)
+		g, _ := k.code.next()
 		k.code.look(nil, g)
 	}
 	if k.code.open != 1 {
@@ -488,7 +488,7 @@ func TestHostileDumps(t *testing.T) {
 			if err := syscall.Lstat(name, &st); err != nil {
 				t.Fatal(err)
 			}
-			key := &binaryKey{FileKey: snapshot.FileKey{Path: "/tmp/jit-1.dump", Major: dev.Major, Minor: dev.Minor, Inode: st.Ino, Mnt: 2}}
+			key := &binaryKey{FileKey: binaries.FileKey{Path: "/tmp/jit-1.dump", Major: dev.Major, Minor: dev.Minor, Inode: st.Ino, Mnt: 2}}
 			if errors.Is(tt.why, errReplaced) {
 				key.Inode--
 			}

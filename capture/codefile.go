@@ -13,6 +13,7 @@ import (
 	"strconv"
 
 	"github.com/gantry-tools/gantry/buildid"
+	"github.com/gantry-tools/gantry/internal/linux/procroot"
 )
 
 // errNotCode is a file without names of functions in the place of one with them.
@@ -20,7 +21,7 @@ var errNotCode = errors.New("not a perf map or jitdump")
 
 // add copies what a compiler has written so far into the store: no more than
 // there is now, for it may grow for ever. Of an empty file the id is zero.
-func (c *codeKeeper) add(h *hand, f *os.File, dump bool) (buildid.ID, error) {
+func (c *codeKeeper) add(op *procroot.Op, f *os.File, dump bool) (buildid.ID, error) {
 	info, err := f.Stat()
 	switch {
 	case err != nil:
@@ -32,7 +33,7 @@ func (c *codeKeeper) add(h *hand, f *os.File, dump bool) (buildid.ID, error) {
 	case info.Size() > c.left.Load():
 		return buildid.ID{}, errTooMuch
 	}
-	h.busy(info.Size())
+	op.Extend(copyTime(info.Size()))
 	head := make([]byte, min(info.Size(), codeHead))
 	if n, err := f.ReadAt(head, 0); n < len(head) && !errors.Is(err, io.EOF) {
 		return buildid.ID{}, err

@@ -42,7 +42,7 @@ func (k *keptCode) path() string { return fmt.Sprintf("/tmp/perf-%d.map", k.pid)
 
 // files tell apart what processes with one number have written, and find
 // jitdump files.
-func (c *codeKeeper) files() buildid.MappedFiles {
+func (c *codeKeeper) mappedFiles() buildid.MappedFiles {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var list buildid.MappedFiles

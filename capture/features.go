@@ -12,8 +12,8 @@ import (
 
 	"github.com/gantry-tools/gantry/buildid"
 	"github.com/gantry-tools/gantry/capture/perfevent"
-	"github.com/gantry-tools/gantry/capture/snapshot"
 	"github.com/gantry-tools/gantry/container"
+	"github.com/gantry-tools/gantry/internal/linux/procroot"
 	"github.com/gantry-tools/gantry/internal/linux/sys"
 	"github.com/gantry-tools/gantry/perf"
 	"github.com/gantry-tools/gantry/perf/perfdata"
@@ -120,8 +120,8 @@ func (r *Recorder) finish(table *container.Table) error {
 	r.bpf.sumUp(&r.result)
 	f.SampleTime = r.sampleTime()
 	binaries, list := r.binaries.result()
-	if n := r.snapshot.Silent; n > binaries.Missing[snapshot.ErrSilent.Error()] {
-		binaries.missed(snapshot.ErrSilent.Error(), n)
+	if n := r.snapshot.Silent; n > binaries.Missing[procroot.ErrTimeout.Error()] {
+		binaries.missed(procroot.ErrTimeout.Error(), n)
 	}
 	r.result.Binaries = binaries
 	f.BuildIDs = append(append(r.systemBuildIDs(), buildIDs(list)...), r.binaries.code.buildIDs()...)

@@ -13,14 +13,15 @@ import (
 	"time"
 
 	"github.com/gantry-tools/gantry/buildid"
-	"github.com/gantry-tools/gantry/capture/snapshot"
+	"github.com/gantry-tools/gantry/capture/binaries"
 	"github.com/gantry-tools/gantry/internal/linux/procfs"
+	"github.com/gantry-tools/gantry/internal/linux/procroot"
 	"github.com/gantry-tools/gantry/internal/testutil"
 )
 
-// Where a hand waits for ever for one file, the next files are kept all the same,
-// and the recording ends.
-func TestLostHand(t *testing.T) {
+// A copy that hangs is abandoned: the next files are collected all the same, and
+// the recording ends.
+func TestCopyThatHangs(t *testing.T) {
 	testutil.Require(t, testutil.Tool("gcc"))
 	// A /proc where it takes a writer to find out what is mounted.
 	root := t.TempDir()
@@ -32,6 +33,7 @@ func TestLostHand(t *testing.T) {
 	k := newKeeper(&Options{Store: t.TempDir()}, procfs.New(root))
 	defer k.close()
 	k.hostMnt = 1
+	k.timeout = 20 * time.Millisecond
 	prog, err := os.Open(testutil.SpinProgram(t, "kept_hot"))
 	if err != nil {
 		t.Fatal(err)
@@ -43,81 +45,26 @@ func TestLostHand(t *testing.T) {
 	}
 	k.start()
 	// Without a build-id it is asked for first whether a program serves it.
-	stuck := k.offer(&binaryKey{FileKey: snapshot.FileKey{Path: "/stuck", Inode: 1, Mnt: 7}}, seen{pid: 42, mnt: 7})
+	stuck := k.offer(&binaryKey{FileKey: binaries.FileKey{Path: "/stuck", Inode: 1, Mnt: 7}}, seen{pid: 42, mnt: 7})
+	testutil.Poll(t, "the copy to be abandoned", stuck.settled.Load)
+	if stuck.err != procroot.ErrTimeout {
+		t.Errorf("%+v", &stuck.fate)
+	}
 	// An open for writing waits for the reader, who then waits for the text.
 	writer, err := os.OpenFile(mounts, os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	k.mu.Lock()
-	lost := k.hands.current
-	k.mu.Unlock()
-	lost.until.Store(1) // long ago
-	k.watch()
-	if !lost.isLost() || stuck.err != snapshot.ErrSilent || !stuck.settled.Load() {
-		t.Errorf("lost %v, %+v", lost.isLost(), &stuck.fate)
-	}
 	if err := errors.Join(os.Remove(mounts), os.WriteFile(mounts, nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	k.offer(&binaryKey{id: string(id.Bytes()), FileKey: snapshot.FileKey{Path: "/kept"}}, seen{pid: 42, mnt: 7})
-	writer.Close() // the lost one goes on: its result comes too late
+	k.timeout = time.Minute
+	k.offer(&binaryKey{id: string(id.Bytes()), FileKey: binaries.FileKey{Path: "/kept"}}, seen{pid: 42, mnt: 7})
+	writer.Close() // the abandoned copy goes on: its result comes too late
 	k.wait()
 	sum, _ := k.result()
-	if sum.Kept != 1 || sum.Missing[snapshot.ErrSilent.Error()] != 1 || len(sum.Missing) != 1 {
+	if sum.Kept != 1 || sum.Missing[procroot.ErrTimeout.Error()] != 1 || len(sum.Missing) != 1 {
 		t.Errorf("%+v", sum)
-	}
-}
-
-// A lost hand that comes back leaves alone what another one does, of which the
-// watch must know.
-func TestLostHandComesBack(t *testing.T) {
-	k := newKeeper(&Options{Store: t.TempDir()}, procfs.New(t.TempDir()))
-	defer k.close()
-	c := k.code
-	lost, other := new(hand), new(hand)
-	for pid, h := range map[int]*hand{42: lost, 43: other} {
-		k.offer(memoryOf(pid))
-		if g, _ := c.next(h); g == nil || c.doing != g {
-			t.Fatalf("%+v is done, want %+v", c.doing, g)
-		}
-	}
-	doing := c.doing
-	lost.lost.Store(true)
-	if g, _ := c.next(lost); g != nil || c.doing != doing {
-		t.Errorf("a lost hand does %+v, another one %+v", g, c.doing)
-	}
-}
-
-// Hands that were lost for one cgroup leave the others theirs, and come back.
-func TestHandsOfACgroup(t *testing.T) {
-	fsys := procfs.New(t.TempDir())
-	for pid, cgroup := range []string{"0::/a\n", "0::/a\n", "0::/b\n"} {
-		dir := fsys.Proc(pid).Path("")
-		if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(dir+"cgroup", []byte(cgroup), 0o600)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var s hands
-	var lost []*hand
-	for range maxLostOf {
-		if s.enough(fsys.Proc(1)) {
-			t.Fatalf("%d are enough", len(lost))
-		}
-		h := s.hire()
-		h.until.Store(1) // long ago
-		if lost = append(lost, h); !s.overdue(time.Now(), fsys.Proc(0)) {
-			t.Fatal("not overdue")
-		}
-	}
-	if !s.enough(fsys.Proc(1)) || s.enough(fsys.Proc(2)) {
-		t.Errorf("the same cgroup: %v, another: %v", s.enough(fsys.Proc(1)), s.enough(fsys.Proc(2)))
-	}
-	for _, h := range lost {
-		s.back(h)
-	}
-	if s.lost != 0 || len(s.of) != 0 || s.enough(fsys.Proc(1)) {
-		t.Errorf("all are back, but %+v", &s)
 	}
 }
 

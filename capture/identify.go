@@ -9,8 +9,9 @@ import (
 	"errors"
 	"time"
 
-	"github.com/gantry-tools/gantry/capture/snapshot"
+	"github.com/gantry-tools/gantry/capture/binaries"
 	"github.com/gantry-tools/gantry/internal/linux/procfs"
+	"github.com/gantry-tools/gantry/internal/linux/procroot"
 	"github.com/gantry-tools/gantry/perf"
 )
 
@@ -22,10 +23,10 @@ import (
 // looked up again, to see whether it was written to.
 type identifier struct {
 	fs      procfs.FS
-	reader  *snapshot.IDReader
+	reader  *binaries.IDReader
 	hostMnt uint64
-	known   map[snapshot.FileKey]*knownFile
-	holders map[snapshot.FileKey]holder // by file, less the inode's generation
+	known   map[binaries.FileKey]*knownFile
+	holders map[binaries.FileKey]holder // by file, less the inode's generation
 	paths   map[string]string           // interned
 	round   uint64
 	asked   int // how often a file was not known
@@ -36,7 +37,7 @@ type identifier struct {
 type knownFile struct {
 	id    []byte // empty: it has none
 	key   binaryKey
-	state snapshot.FileState // when the id was read
+	state binaries.FileState // when the id was read
 	round uint64             // when the state was looked at last
 	kept  *binary            // what the keeper made of it, nil: not offered
 	// silent: its file system did not answer in time.
@@ -59,10 +60,10 @@ const (
 	maxNeighbours = 8
 )
 
-func newIdentifier(fsys procfs.FS, e *snapshot.Errands) *identifier {
+func newIdentifier(fsys procfs.FS, e *procroot.Access) *identifier {
 	x := &identifier{
-		fs: fsys, reader: snapshot.NewIDReader(e),
-		known: make(map[snapshot.FileKey]*knownFile), paths: make(map[string]string),
+		fs: fsys, reader: binaries.NewIDReader(e),
+		known: make(map[binaries.FileKey]*knownFile), paths: make(map[string]string),
 	}
 	x.hostMnt, _ = fsys.Self().Namespace("mnt") // 0: like a namespace that is not known
 	return x
@@ -136,7 +137,7 @@ func (x *identifier) identify(m *mapping, in space, mounts map[int32]space) *kno
 		x.unknown = knownFile{}
 		return &x.unknown
 	}
-	key := snapshot.FileKey{Major: m.maj, Minor: m.min, Inode: m.inode, Gen: in.gen(m.inodeGen), Mnt: in.mnt, Path: x.intern(m.path)}
+	key := binaries.FileKey{Major: m.maj, Minor: m.min, Inode: m.inode, Gen: in.gen(m.inodeGen), Mnt: in.mnt, Path: x.intern(m.path)}
 	if f := x.known[key]; f != nil {
 		if x.round-f.round < recheck {
 			return f
@@ -150,25 +151,25 @@ func (x *identifier) identify(m *mapping, in space, mounts map[int32]space) *kno
 }
 
 // ask finds out about a file that is not known, or has changed.
-func (x *identifier) ask(key snapshot.FileKey, m *mapping, in space, mounts map[int32]space) *knownFile {
+func (x *identifier) ask(key binaries.FileKey, m *mapping, in space, mounts map[int32]space) *knownFile {
 	rec := m.record(key.Path)
 	x.unknown = knownFile{key: keyOf(rec, in)}
 	proc := x.fs.Proc(int(m.pid))
-	if x.reader.Served(proc, rec) {
+	if x.reader.OnFUSE(proc, rec) {
 		return &x.unknown
 	}
 	x.asked++
 	// First the state: what changes after it will be seen.
 	state := x.state(rec, in.mnt)
 	id, err := x.reader.Mapped(proc, rec)
-	silent := errors.Is(err, snapshot.ErrSilent)
+	silent := errors.Is(err, procroot.ErrTimeout)
 	if err != nil && !silent {
 		id, err = x.neighbour(rec, in, mounts)
-		silent = errors.Is(err, snapshot.ErrSilent)
+		silent = errors.Is(err, procroot.ErrTimeout)
 	}
 	if err != nil && !silent {
 		id, err = x.held(rec, in)
-		silent = errors.Is(err, snapshot.ErrSilent)
+		silent = errors.Is(err, procroot.ErrTimeout)
 	}
 	if err != nil && !silent {
 		delete(x.known, key)
@@ -186,15 +187,15 @@ func (x *identifier) ask(key snapshot.FileKey, m *mapping, in space, mounts map[
 // changed: the file was written to since its id was read. What cannot be seen
 // has not changed: its process has ended, or something else has its path.
 func (x *identifier) changed(f *knownFile, m *mapping, mnt uint64) bool {
-	if f.state == (snapshot.FileState{}) {
+	if f.state == (binaries.FileState{}) {
 		return false
 	}
 	now := x.state(m.record(f.key.Path), mnt)
-	return now != f.state && now != (snapshot.FileState{})
+	return now != f.state && now != (binaries.FileState{})
 }
 
 // state looks the file up at its path, as its process sees it.
-func (x *identifier) state(m *perf.Mmap2, mnt uint64) snapshot.FileState {
+func (x *identifier) state(m *perf.Mmap2, mnt uint64) binaries.FileState {
 	if mnt != 0 && mnt == x.hostMnt {
 		return x.reader.OwnState(m)
 	}
@@ -213,7 +214,7 @@ func (x *identifier) neighbour(m *perf.Mmap2, in space, mounts map[int32]space) 
 			continue
 		}
 		id, err := x.reader.AtPath(x.fs.Proc(int(pid)), m)
-		if err == nil || errors.Is(err, snapshot.ErrSilent) {
+		if err == nil || errors.Is(err, procroot.ErrTimeout) {
 			return id, err
 		}
 		if tried++; tried == maxNeighbours {
@@ -230,7 +231,7 @@ func (x *identifier) hold(m *perf.Mmap2, in space) {
 		return
 	}
 	if x.holders == nil || len(x.holders) >= maxKnown {
-		x.holders = make(map[snapshot.FileKey]holder)
+		x.holders = make(map[binaries.FileKey]holder)
 	}
 	x.holders[key] = holder{m.PID, m.Addr, m.Len}
 }
@@ -248,8 +249,8 @@ func (x *identifier) held(m *perf.Mmap2, in space) ([]byte, error) {
 	return x.reader.Mapped(x.fs.Proc(int(h.pid)), &there)
 }
 
-func holderKey(m *perf.Mmap2, in space) snapshot.FileKey {
-	return snapshot.FileKey{Major: m.Maj, Minor: m.Min, Inode: m.Ino, Gen: in.gen(0), Mnt: in.mnt, Path: m.Filename}
+func holderKey(m *perf.Mmap2, in space) binaries.FileKey {
+	return binaries.FileKey{Major: m.Maj, Minor: m.Min, Inode: m.Ino, Gen: in.gen(0), Mnt: in.mnt, Path: m.Filename}
 }
 
 func (x *identifier) intern(b []byte) string {
@@ -268,9 +269,9 @@ func (x *identifier) intern(b []byte) string {
 // part is in it that tells mount namespaces apart: not every snapshot has the rest.
 func keyOf(m *perf.Mmap2, in space) binaryKey {
 	if len(m.BuildID) > 0 {
-		return binaryKey{id: string(m.BuildID), FileKey: snapshot.FileKey{Path: m.Filename}}
+		return binaryKey{id: string(m.BuildID), FileKey: binaries.FileKey{Path: m.Filename}}
 	}
-	return binaryKey{FileKey: snapshot.FileKey{Major: m.Maj, Minor: m.Min, Inode: m.Ino, Gen: in.gen(0), Mnt: in.mnt, Path: m.Filename}}
+	return binaryKey{FileKey: binaries.FileKey{Major: m.Maj, Minor: m.Min, Inode: m.Ino, Gen: in.gen(0), Mnt: in.mnt, Path: m.Filename}}
 }
 
 // stamp gives the raw MMAP2 record the form with the build-id, or the plain

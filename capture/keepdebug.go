@@ -15,9 +15,9 @@ import (
 	"syscall"
 
 	"github.com/gantry-tools/gantry/buildid"
-	"github.com/gantry-tools/gantry/capture/snapshot"
 	"github.com/gantry-tools/gantry/internal/elffile"
 	"github.com/gantry-tools/gantry/internal/linux/procfs"
+	"github.com/gantry-tools/gantry/internal/linux/procroot"
 )
 
 // debugRoot is where packages install separate symbols.
@@ -29,15 +29,15 @@ const maxDebugLink = 4 << 10
 // keepDebug keeps the separate symbols of a stripped binary that the container
 // has on its root file system, by build-id or by the name in the binary. That
 // there are none is the rule.
-func (k *keeper) keepDebug(h *hand, f *fate, proc procfs.Proc, binary *os.File, name string) {
+func (k *keeper) keepDebug(op *procroot.Op, f *fate, proc procfs.Proc, binary *os.File, name string) {
 	info, err := binary.Stat()
 	if err != nil || f.id.Len() < 2 {
 		return
 	}
 	for _, at := range debugPaths(binary, info.Size(), f.id, name) {
-		file, err := snapshot.OpenOnRoot(proc, at)
+		file, err := procroot.OpenOnRootMount(proc, at)
 		if err == nil {
-			err = k.addDebug(h, f, file, at)
+			err = k.addDebug(op, f, file, at)
 			file.Close()
 		}
 		switch {
@@ -52,7 +52,7 @@ func (k *keeper) keepDebug(h *hand, f *fate, proc procfs.Proc, binary *os.File, 
 }
 
 // addDebug copies symbols, which count for the limits as binaries do.
-func (k *keeper) addDebug(h *hand, f *fate, file *os.File, at string) error {
+func (k *keeper) addDebug(op *procroot.Op, f *fate, file *os.File, at string) error {
 	info, err := file.Stat()
 	if err != nil {
 		return err
@@ -63,7 +63,7 @@ func (k *keeper) addDebug(h *hand, f *fate, file *os.File, at string) error {
 	case info.Size() > k.left.Load():
 		return errTooMuch
 	}
-	h.busy(info.Size())
+	op.Extend(copyTime(info.Size()))
 	if _, err := k.store.AddDebug(&io.LimitedReader{R: file, N: info.Size()}, buildid.Source{Path: at, Want: f.id}); err != nil {
 		return err
 	}

@@ -18,8 +18,9 @@ import (
 	"time"
 
 	"github.com/gantry-tools/gantry/buildid"
-	"github.com/gantry-tools/gantry/capture/snapshot"
+	"github.com/gantry-tools/gantry/capture/binaries"
 	"github.com/gantry-tools/gantry/internal/linux/procfs"
+	"github.com/gantry-tools/gantry/internal/linux/procroot"
 	"github.com/gantry-tools/gantry/internal/linux/sys"
 	"github.com/gantry-tools/gantry/perf"
 )
@@ -34,6 +35,10 @@ const (
 	maxFiles = 1 << 16
 	// keepTimeout is how long Run waits for copies at the end.
 	keepTimeout = 10 * time.Second
+	// copyTimeout is the deadline of copying one file, and longer for each
+	// copyRate bytes by a second.
+	copyTimeout = 3 * time.Second
+	copyRate    = 16 << 20
 )
 
 // Why a binary was not kept.
@@ -51,7 +56,7 @@ var (
 // without a build-id by all that tells files apart.
 type binaryKey struct {
 	id string // build-id, "" if there is none
-	snapshot.FileKey
+	binaries.FileKey
 }
 
 // seen is where a binary was seen last: the process, its mount namespace (0:
@@ -95,8 +100,10 @@ type fate struct {
 type keeper struct {
 	fs      procfs.FS
 	store   *buildid.Store // nil: nothing is copied
-	errands *snapshot.Errands
-	ids     *snapshot.IDReader
+	access  *procroot.Access
+	files   procroot.Files
+	timeout time.Duration // of copying one file, before its size is known
+	ids     *binaries.IDReader
 	max     int64
 	left    atomic.Int64
 	hostMnt uint64
@@ -111,8 +118,6 @@ type keeper struct {
 	known   map[binaryKey]*binary
 	unknown int // mappings of files that there was no room for in known
 	waiting []task
-	doing   task
-	hands   hands
 	twins   twins
 	stop    bool
 	done    chan struct{}
@@ -122,17 +127,17 @@ type keeper struct {
 
 func newKeeper(o *Options, fsys procfs.FS) *keeper {
 	k := &keeper{
-		fs: fsys, errands: new(snapshot.Errands), known: make(map[binaryKey]*binary), done: make(chan struct{}),
+		fs: fsys, access: new(procroot.Access), timeout: copyTimeout, known: make(map[binaryKey]*binary), done: make(chan struct{}),
 		max: cmp.Or(o.MaxBinary, defaultMaxBinary),
 	}
 	k.left.Store(cmp.Or(o.MaxBinaries, defaultMaxBinaries))
-	k.ids = snapshot.NewIDReader(k.errands)
+	k.ids = binaries.NewIDReader(k.access)
 	k.wake = sync.NewCond(&k.mu)
 	if o.Store != "" {
 		k.store, k.openErr = buildid.CreateStore(o.Store)
 	}
 	k.hostMnt, _ = fsys.Self().Namespace("mnt") // 0: everything counts as a container's
-	k.code = newCodeKeeper(fsys, k.store, k.hostMnt, k.left.Load())
+	k.code = newCodeKeeper(fsys, k.access, k.store, k.hostMnt, k.left.Load())
 	return k
 }
 
@@ -181,7 +186,7 @@ func (k *keeper) openEarly(b *binary) {
 	if k.store == nil || b.id.IsZero() || b.mnt == 0 || b.mnt == k.hostMnt || len(k.waiting) >= maxEarly {
 		return
 	}
-	if f, err := k.ids.OpenInTime(k.fs.Proc(b.pid), b.start, b.end, strings.TrimSuffix(b.key.Path, " (deleted)")); err == nil {
+	if f, err := k.ids.OpenMapped(k.fs.Proc(b.pid), b.start, b.end, strings.TrimSuffix(b.key.Path, " (deleted)")); err == nil {
 		b.file = f
 	}
 }
@@ -195,63 +200,55 @@ func (k *keeper) generated(key *binaryKey, at seen) bool {
 // start copies in the background until wait is called.
 func (k *keeper) start() {
 	k.code.start()
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.hire()
+	go k.work()
 }
 
-// hire has another hand copy; k.mu is held. If there is none left, what is
-// offered waits in vain.
-func (k *keeper) hire() {
-	if h := k.hands.hire(); h != nil {
-		go k.work(h)
-	} else {
-		close(k.done)
-	}
-}
-
-// work copies what waits.
-func (k *keeper) work(h *hand) {
+// work copies what waits. Each copy is an operation of its own: one whose file
+// system does not answer is abandoned, and the next one begins.
+func (k *keeper) work() {
+	defer close(k.done)
 	for {
-		t, ok := k.next(h)
+		t, ok := k.next()
 		if !ok {
 			return
 		}
-		if t.twin {
-			if !t.refused {
-				k.compare(h, t.b, t.at)
+		var f fate
+		err := k.access.DoWithin(k.fs.Proc(t.at.pid), k.timeout, func(op *procroot.Op) {
+			if t.file != nil {
+				defer t.file.Close()
 			}
+			if t.twin {
+				k.compare(op, t.b, t.at)
+			} else {
+				f = k.keep(op, t)
+			}
+			op.Commit()
+		})
+		if t.twin {
 			continue
 		}
-		f := k.keep(h, t)
-		if t.file != nil {
-			t.file.Close()
+		if errors.Is(err, procroot.ErrNotStarted) {
+			t.file.Close() // nil too
 		}
 		k.mu.Lock()
-		if !h.isLost() {
+		if err != nil {
+			t.b.fate = fate{id: t.b.id, err: procroot.ErrTimeout}
+		} else {
 			t.b.fate = f
-			t.b.settled.Store(f.err != errGone)
-			h.idle() // too late to be lost
 		}
+		t.b.settled.Store(t.b.err != errGone)
 		k.mu.Unlock()
 	}
 }
 
 // next is what to do next; nothing when all is done and wait was called.
-func (k *keeper) next(h *hand) (task, bool) {
-	h.idle()
+func (k *keeper) next() (task, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for !h.isLost() && len(k.waiting) == 0 && !k.stop {
+	for len(k.waiting) == 0 && !k.stop {
 		k.wake.Wait()
 	}
-	switch {
-	case h.isLost():
-		k.hands.back(h)
-		return task{}, false
-	case len(k.waiting) == 0:
-		k.hands.current = nil
-		close(k.done)
+	if len(k.waiting) == 0 {
 		return task{}, false
 	}
 	t := k.waiting[0]
@@ -260,33 +257,11 @@ func (k *keeper) next(h *hand) (task, bool) {
 		t.b.err = errSlow
 		t.file, t.b.file = t.b.file, nil
 	}
-	t.refused = k.hands.enough(k.fs.Proc(t.at.pid))
-	h.busy(0)
-	k.doing = t
 	return t, true
 }
 
-// watch has another hand go on where one waits for a file system that does not
-// answer.
-func (k *keeper) watch() {
-	if k == nil {
-		return
-	}
-	k.code.watch()
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if !k.hands.overdue(time.Now(), k.fs.Proc(k.doing.at.pid)) {
-		return
-	}
-	if b := k.doing.b; !k.doing.twin {
-		b.err = snapshot.ErrSilent
-		b.settled.Store(true)
-	}
-	k.hire()
-}
-
-// wait lets what waits be copied, but not for ever: a file of a container may
-// be one that no one ever finishes reading.
+// wait lets what waits be copied until a deadline: a file of a container may be
+// one that no one ever finishes reading.
 func (k *keeper) wait() {
 	k.mu.Lock()
 	k.stop = true
@@ -295,7 +270,7 @@ func (k *keeper) wait() {
 	k.code.end()
 	deadline := time.Now().Add(keepTimeout)
 	defer k.code.wait(deadline)
-	await(k.done, deadline, k.watch)
+	await(k.done, deadline)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, t := range k.waiting {
@@ -307,14 +282,25 @@ func (k *keeper) wait() {
 	k.waiting = nil
 }
 
+// copyTime is how long copying a file of so many bytes may take.
+func copyTime(size int64) time.Duration {
+	return copyTimeout + time.Duration(size)*time.Second/copyRate
+}
+
+// await waits until done is closed, or the deadline.
+func await(done <-chan struct{}, deadline time.Time) {
+	timer := time.NewTimer(time.Until(deadline))
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	}
+}
+
 // keep decides what to do with a binary and does it.
-func (k *keeper) keep(h *hand, t task) fate {
+func (k *keeper) keep(op *procroot.Op, t task) fate {
 	b := t.b
 	f := fate{id: b.id}
-	if t.refused {
-		f.err = snapshot.ErrSilent
-		return f
-	}
 	proc := k.fs.Proc(t.at.pid)
 	path, deleted := strings.CutSuffix(b.key.Path, " (deleted)")
 	host, err := k.onHost(proc, t.at.mnt)
@@ -326,7 +312,7 @@ func (k *keeper) keep(h *hand, t task) fate {
 	case err != nil:
 		f.err = gone(err)
 		return f
-	case f.id.IsZero() && (f.host || k.store != nil) && k.ids.Served(proc, &perf.Mmap2{Maj: b.key.Major, Min: b.key.Minor, Filename: b.key.Path}):
+	case f.id.IsZero() && (f.host || k.store != nil) && k.files.OnFUSE(proc, b.key.Major, b.key.Minor, b.key.Path):
 		f.err = errServed
 		return f
 	case f.host:
@@ -336,12 +322,12 @@ func (k *keeper) keep(h *hand, t task) fate {
 		return f
 	case k.store.Has(f.id):
 		f.kept = true
-		k.compare(h, b, t.at) // with what another recording has kept
+		k.compare(op, b, t.at) // with what another recording has kept
 		return f
 	}
 	file := t.file
 	if file == nil {
-		if file, err = k.ids.OpenMapped(proc, t.at.start, t.at.end, path); err != nil {
+		if file, err = k.files.Root(proc, op).OpenMapped(t.at.start, t.at.end, path); err != nil {
 			f.err = gone(err)
 			return f
 		}
@@ -352,9 +338,9 @@ func (k *keeper) keep(h *hand, t task) fate {
 		f.err = err
 		return f
 	}
-	h.busy(info.Size())
+	op.Extend(copyTime(info.Size()))
 	if f.err = k.copy(&f, file, info, &b.key); f.err == nil {
-		k.keepDebug(h, &f, proc, file, path)
+		k.keepDebug(op, &f, proc, file, path)
 	}
 	return f
 }
@@ -458,7 +444,7 @@ func (k *keeper) result() (Binaries, []*binary) {
 		case b.kept:
 			sum.Kept++
 		case b.silent.Load():
-			sum.miss(snapshot.ErrSilent.Error())
+			sum.miss(procroot.ErrTimeout.Error())
 		case b.host:
 			sum.Host++
 		}
@@ -484,7 +470,7 @@ func (k *keeper) contents() buildid.MappedFiles {
 				Inode: key.Inode, Gen: key.Gen, MountNS: key.Mnt})
 		}
 	}
-	list = append(append(list, k.twins.found...), k.code.files()...)
+	list = append(append(list, k.twins.found...), k.code.mappedFiles()...)
 	slices.SortFunc(list, func(a, b buildid.Mapped) int {
 		return cmp.Or(strings.Compare(a.Path, b.Path), cmp.Compare(a.Inode, b.Inode), cmp.Compare(a.MountNS, b.MountNS),
 			cmp.Compare(a.Gen, b.Gen), cmp.Compare(a.Major, b.Major), cmp.Compare(a.Minor, b.Minor))
@@ -494,7 +480,7 @@ func (k *keeper) contents() buildid.MappedFiles {
 
 // reason is an error without what is particular to one file.
 func reason(err error) string {
-	for _, known := range []error{errTooLarge, errTooMuch, errSlow, errGone, errMany, errReplaced, errServed, errNotCode, snapshot.ErrSilent, snapshot.ErrMadeUp, sys.ErrNotRegular, buildid.ErrMismatch, buildid.ErrNotELF} {
+	for _, known := range []error{errTooLarge, errTooMuch, errSlow, errGone, errMany, errReplaced, errServed, errNotCode, procroot.ErrTimeout, procroot.ErrPseudoFile, sys.ErrNotRegular, buildid.ErrMismatch, buildid.ErrNotELF} {
 		if errors.Is(err, known) {
 			return known.Error()
 		}

@@ -9,10 +9,11 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/gantry-tools/gantry/capture/binaries"
 	"github.com/gantry-tools/gantry/capture/filter"
 	"github.com/gantry-tools/gantry/capture/perfevent"
-	"github.com/gantry-tools/gantry/capture/snapshot"
 	"github.com/gantry-tools/gantry/internal/linux/procfs"
+	"github.com/gantry-tools/gantry/internal/linux/procroot"
 	"github.com/gantry-tools/gantry/perf"
 )
 
@@ -66,9 +67,9 @@ func newSidebandWalker(ev *perf.Event, fsys procfs.FS, n *names, k *keeper) side
 	if n != nil {
 		w.strangers = n.strangers
 	}
-	var e *snapshot.Errands
+	var e *procroot.Access
 	if k != nil {
-		w.code, e = k.code, k.errands
+		w.code, e = k.code, k.access
 	}
 	w.ids = newIdentifier(fsys, e)
 	return w
@@ -223,7 +224,7 @@ func (w *sidebandWalker) mapping(raw []byte, m *mapping) {
 	}
 	in := w.mounts[m.pid]
 	if perf.HoldsCode(m.path) {
-		w.offer(&binaryKey{FileKey: snapshot.FileKey{Path: codeMemory}}, seen{int(m.pid), in.mnt, m.addr, m.addr + m.len})
+		w.offer(&binaryKey{FileKey: binaries.FileKey{Path: codeMemory}}, seen{int(m.pid), in.mnt, m.addr, m.addr + m.len})
 	}
 	f := w.ids.identify(m, in, w.mounts)
 	if stamp(raw, f.id); len(f.id) == 0 && in.life != 0 {
@@ -254,7 +255,7 @@ func (w *sidebandWalker) status(rec perf.Record) {
 	switch rec := rec.(type) {
 	case *perf.Mmap2:
 		if perf.HoldsCode(rec.Filename) && rec.Misc&perf.MiscMmapData == 0 {
-			w.offer(&binaryKey{FileKey: snapshot.FileKey{Path: codeMemory}},
+			w.offer(&binaryKey{FileKey: binaries.FileKey{Path: codeMemory}},
 				seen{int(rec.PID), w.mounts[rec.PID].mnt, rec.Addr, rec.Addr + rec.Len})
 		}
 		if isFile(rec.Filename) && (len(rec.BuildID) > 0 || rec.Ino != 0) {
@@ -275,7 +276,7 @@ func (w *sidebandWalker) statusMapping(rec *perf.Mmap2) {
 		t.pid, t.in = rec.PID, w.mounts[rec.PID]
 	}
 	rec.InoGen = t.in.gen(rec.InoGen)
-	file := snapshot.FileKey{Major: rec.Maj, Minor: rec.Min, Inode: rec.Ino, Gen: rec.InoGen, Mnt: t.in.mnt, Path: rec.Filename}
+	file := binaries.FileKey{Major: rec.Maj, Minor: rec.Min, Inode: rec.Ino, Gen: rec.InoGen, Mnt: t.in.mnt, Path: rec.Filename}
 	if file != t.last {
 		t.last, t.binary = file, t.offered[file]
 	}
@@ -289,19 +290,19 @@ func (w *sidebandWalker) statusMapping(rec *perf.Mmap2) {
 		return
 	}
 	if t.offered == nil || len(t.offered) >= maxKnown {
-		t.offered = make(map[snapshot.FileKey]*binary)
+		t.offered = make(map[binaries.FileKey]*binary)
 	}
 	t.offered[file] = t.binary
 }
 
 // toldFiles are the files of a snapshot that the keeper knows.
 type toldFiles struct {
-	offered map[snapshot.FileKey]*binary
+	offered map[binaries.FileKey]*binary
 	// pid is the process of the mapping before, in its mount namespace. last is
 	// the file of it, and binary what the keeper made of that.
 	pid    int32
 	in     space
-	last   snapshot.FileKey
+	last   binaries.FileKey
 	binary *binary
 }
 
@@ -339,7 +340,6 @@ func (w *sidebandWalker) round() {
 	w.ended, w.older = w.older[:0], w.ended
 	w.ids.round++
 	w.code.nextRound()
-	w.keep.watch()
 }
 
 // isThere says whether a process has a thread that has not ended.

@@ -75,7 +75,6 @@ func (k *keeper) close() {
 	}
 	k.closed = true
 	k.ids.Close()
-	k.code.ids.Close()
 	if k.store != nil {
 		k.store.Close()
 	}

@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/gantry-tools/gantry/buildid"
+	"github.com/gantry-tools/gantry/internal/linux/procroot"
 )
 
 // task is what the keeper does next: copy a binary, or look whether what another
@@ -20,8 +21,6 @@ type task struct {
 	at   seen
 	twin bool
 	file *os.File // b's, when its turn has come
-	// refused: too many hands were lost for its container.
-	refused bool
 }
 
 // twins are files with the build-id of another: a build-id is what the linker
@@ -102,9 +101,9 @@ func (k *keeper) suspect(b *binary, mnt uint64) bool {
 // compare looks whether the file that is mapped at a place is the one that the
 // store has for its build-id, and keeps it by its content if not. What is gone
 // cannot be compared any more.
-func (k *keeper) compare(h *hand, b *binary, at seen) {
+func (k *keeper) compare(op *procroot.Op, b *binary, at seen) {
 	t := &k.twins
-	file, err := k.ids.OpenMapped(k.fs.Proc(at.pid), at.start, at.end, strings.TrimSuffix(b.key.Path, " (deleted)"))
+	file, err := k.files.Root(k.fs.Proc(at.pid), op).OpenMapped(at.start, at.end, strings.TrimSuffix(b.key.Path, " (deleted)"))
 	if err != nil {
 		return
 	}
@@ -113,7 +112,7 @@ func (k *keeper) compare(h *hand, b *binary, at seen) {
 	if err != nil || info.Size() > min(k.max, k.left.Load()) {
 		return
 	}
-	h.busy(info.Size())
+	op.Extend(copyTime(info.Size()))
 	if buildid.Check(file, info.Size(), b.id) != nil {
 		return // another file by now
 	}
@@ -136,11 +135,11 @@ func (k *keeper) compare(h *hand, b *binary, at seen) {
 		return
 	}
 	k.left.Add(-info.Size())
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if h.isLost() {
+	if !op.Commit() {
 		return
 	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	t.found = append(t.found, buildid.Mapped{ID: id, Path: b.key.Path, BuildID: b.id, MountNS: at.mnt})
 }
 

@@ -18,8 +18,8 @@ import (
 	"time"
 
 	"github.com/gantry-tools/gantry/buildid"
+	"github.com/gantry-tools/gantry/capture/binaries"
 	"github.com/gantry-tools/gantry/capture/perfevent"
-	"github.com/gantry-tools/gantry/capture/snapshot"
 	"github.com/gantry-tools/gantry/container"
 	"github.com/gantry-tools/gantry/internal/hint"
 	"github.com/gantry-tools/gantry/internal/linux/procfs"
@@ -448,7 +448,7 @@ func TestKeeperGrowingFile(t *testing.T) {
 	}
 	left := k.left.Load()
 	f := fate{id: id}
-	if err := k.copy(&f, file, info, &binaryKey{id: string(id.Bytes()), FileKey: snapshot.FileKey{Path: prog}}); err != nil {
+	if err := k.copy(&f, file, info, &binaryKey{id: string(id.Bytes()), FileKey: binaries.FileKey{Path: prog}}); err != nil {
 		t.Fatal(err)
 	}
 	kept, size, err := k.store.Lookup(id)

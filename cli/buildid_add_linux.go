@@ -9,10 +9,10 @@ import (
 	"io"
 	"os"
 
-	"github.com/gantry-tools/gantry/capture/snapshot"
 	"github.com/gantry-tools/gantry/container"
 	"github.com/gantry-tools/gantry/internal/hint"
 	"github.com/gantry-tools/gantry/internal/linux/procfs"
+	"github.com/gantry-tools/gantry/internal/linux/procroot"
 	"github.com/gantry-tools/gantry/internal/linux/sys"
 )
 
@@ -101,7 +101,7 @@ func (c *containerRoot) Close() error { return c.root.Close() }
 
 // Open opens the regular file at path below the root.
 func (c *containerRoot) Open(path string) (*os.File, error) {
-	file, err := snapshot.OpenInside(c.proc, c.root, path)
+	file, err := procroot.OpenBelow(c.proc, c.root, path)
 	if err != nil {
 		return nil, fmt.Errorf("container %q: %w", c.name, err)
 	}

@@ -18,8 +18,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gantry-tools/gantry/capture/snapshot"
 	"github.com/gantry-tools/gantry/internal/linux/procfs"
+	"github.com/gantry-tools/gantry/internal/linux/procroot"
 	"github.com/gantry-tools/gantry/internal/linux/sys"
 	"github.com/gantry-tools/gantry/internal/testutil"
 )
@@ -157,10 +157,10 @@ func TestAddFUSE(t *testing.T) {
 			return err
 		}
 		c := &containerRoot{proc: procfs.FS{}.Proc(unix.Gettid()), root: root, name: "test"}
-		if _, err := c.Open(dir); !errors.Is(err, snapshot.ErrMadeUp) { // the root of the mount
+		if _, err := c.Open(dir); !errors.Is(err, procroot.ErrPseudoFile) { // the root of the mount
 			t.Errorf("on FUSE: %v", err)
 		}
-		if _, err := c.Open(dir + "/lib.so"); !errors.Is(err, snapshot.ErrMadeUp) {
+		if _, err := c.Open(dir + "/lib.so"); !errors.Is(err, procroot.ErrPseudoFile) {
 			t.Errorf("below FUSE: %v", err)
 		}
 		return nil

@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/gantry-tools/gantry/capture/binaries"
 	"github.com/gantry-tools/gantry/internal/linux/bpf/tasks"
 	"github.com/gantry-tools/gantry/internal/linux/procfs"
 	"github.com/gantry-tools/gantry/internal/linux/sys"
@@ -19,7 +20,7 @@ import (
 type BPF struct {
 	fs    procfs.FS
 	progs *tasks.Programs
-	ids   *IDReader
+	ids   *binaries.IDReader
 	files []mapped          // by the id of the file
 	comms map[string]string // interned
 	nsDev uint64
@@ -35,7 +36,7 @@ func NewBPF(fsys procfs.FS) (*BPF, error) {
 		return nil, err
 	}
 	return &BPF{
-		fs: fsys, progs: progs, ids: NewIDReader(nil),
+		fs: fsys, progs: progs, ids: binaries.NewIDReader(nil),
 		comms: make(map[string]string), nsDev: nsDevice(fsys),
 	}, nil
 }
@@ -83,7 +84,7 @@ func (p *pass) initial() error {
 	if !p.all && !p.pids[1] || p.saw1 {
 		return nil
 	}
-	proc := Proc{FS: p.b.fs, Clock: sys.ClockMonotonic, Errands: p.b.ids.errands}
+	proc := Proc{FS: p.b.fs, Clock: sys.ClockMonotonic, Access: p.b.ids.Access()}
 	found, err := proc.Take(p.ctx, Scope{PIDs: []int{1}}, p.sink)
 	p.stats.Processes += found.Processes
 	p.stats.Threads += found.Threads

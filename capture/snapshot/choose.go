@@ -12,6 +12,7 @@ import (
 
 	"github.com/gantry-tools/gantry/internal/hint"
 	"github.com/gantry-tools/gantry/internal/linux/procfs"
+	"github.com/gantry-tools/gantry/internal/linux/procroot"
 	"github.com/gantry-tools/gantry/internal/linux/sys"
 )
 
@@ -49,7 +50,7 @@ func ChooseProc(fsys procfs.FS) *Choice {
 }
 
 func (c *Choice) useProc(fsys procfs.FS) {
-	proc := &Proc{FS: fsys, Clock: sys.ClockMonotonic, Errands: new(Errands)}
+	proc := &Proc{FS: fsys, Clock: sys.ClockMonotonic, Access: new(procroot.Access)}
 	if err := queryWorks(fsys); err != nil {
 		c.refuse(ByQuery, err)
 		proc.TextMaps = true

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/gantry-tools/gantry/buildid"
+	"github.com/gantry-tools/gantry/capture/binaries"
 	"github.com/gantry-tools/gantry/internal/linux/procfs"
 	"github.com/gantry-tools/gantry/internal/linux/sys"
 	"github.com/gantry-tools/gantry/internal/testutil"
@@ -81,7 +82,7 @@ func TestLongPath(t *testing.T) {
 		t.Errorf("build-id %x, want %v", found.BuildID, want)
 	}
 	// So it is for a mapping that the sideband tells of, whose path is cut.
-	reader := NewIDReader(nil)
+	reader := binaries.NewIDReader(nil)
 	defer reader.Close()
 	var st syscall.Stat_t
 	if err := syscall.Fstat(int(f.Fd()), &st); err != nil {

@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/gantry-tools/gantry/internal/linux/bpf/tasks"
+	"github.com/gantry-tools/gantry/internal/linux/procroot"
 	"github.com/gantry-tools/gantry/perf"
 )
 
@@ -83,12 +84,12 @@ func (p *pass) buildID(f *tasks.File, m *perf.Mmap2) []byte {
 	if known.done || f.Magic == magicFUSE {
 		return known.id
 	}
-	id, err := b.ids.read(b.fs.Proc(int(m.PID)), m)
+	id, err := b.ids.MappedNotFUSE(b.fs.Proc(int(m.PID)), m)
 	switch {
 	case err == nil:
 		known.id, known.done = id, true
 		return id
-	case errors.Is(err, ErrSilent):
+	case errors.Is(err, procroot.ErrTimeout):
 		p.stats.Silent++
 		known.done = true
 	}

@@ -6,38 +6,26 @@ package snapshot
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"strings"
 	"syscall"
 
+	"github.com/gantry-tools/gantry/capture/binaries"
 	"github.com/gantry-tools/gantry/internal/linux/procfs"
+	"github.com/gantry-tools/gantry/internal/linux/procroot"
 	"github.com/gantry-tools/gantry/internal/linux/sys"
 	"github.com/gantry-tools/gantry/perf"
 )
-
-// FileKey tells files apart. Device and inode alone do not: the subvolumes of
-// a btrfs, one per container, show one device and the same inode numbers.
-type FileKey struct {
-	Major, Minor uint32
-	Inode        uint64
-	// Gen tells files apart that had the same inode one after the other; 0
-	// where it is not known.
-	Gen uint64
-	// Mnt is the mount namespace of the process, 0: not known.
-	Mnt  uint64
-	Path string
-}
 
 // mapReader gives the executable mappings of one process after the other.
 // The build-id of each file is read once.
 type mapReader struct {
 	query *sys.Procmap // nil: maps are read as text
 	text  *procfs.MapsScanner
-	ids   map[FileKey][]byte
+	ids   map[binaries.FileKey][]byte
 	names map[string]string // interned
 	// reader reads them; silent counts the files of which nothing came in time.
-	reader *IDReader
+	reader *binaries.IDReader
 	silent int
 	// root is where the root directory of the process is, "" for the one of
 	// its mount namespace.
@@ -46,11 +34,11 @@ type mapReader struct {
 }
 
 func (r *mapReader) init(p *Proc) {
-	r.ids, r.names = make(map[FileKey][]byte), make(map[string]string)
+	r.ids, r.names = make(map[binaries.FileKey][]byte), make(map[string]string)
 	r.text = procfs.NewMapsScanner()
-	r.reader = NewIDReader(p.Errands)
+	r.reader = binaries.NewIDReader(p.Access)
 	if p.TextMaps {
-		r.reader.noQuery()
+		r.reader.NoQuery()
 	} else {
 		r.query = sys.NewProcmap()
 	}
@@ -89,7 +77,7 @@ func (r *mapReader) each(proc procfs.Proc, mnt uint64, fn func(*perf.Mmap2) erro
 		}
 		r.query.Close()
 		r.query = nil
-		r.reader.noQuery()
+		r.reader.NoQuery()
 	}
 	return r.eachLine(proc, mnt, fn)
 }
@@ -110,7 +98,7 @@ func (r *mapReader) eachQuery(proc procfs.Proc, mnt uint64, fn func(*perf.Mmap2)
 		if err != nil {
 			return err
 		}
-		key := FileKey{Major: v.DevMajor, Minor: v.DevMinor, Inode: v.Inode, Mnt: mnt, Path: r.name(r.intern(v.Name))}
+		key := binaries.FileKey{Major: v.DevMajor, Minor: v.DevMinor, Inode: v.Inode, Mnt: mnt, Path: r.name(r.intern(v.Name))}
 		r.fill(&key, r.idOf(proc, v.Start, v.End, &key))
 		r.rec.Addr, r.rec.Len, r.rec.PgOff = v.Start, v.End-v.Start, v.Offset
 		r.rec.Prot, r.rec.Flags = protOf(v.Flags), shareFlags(v.Flags&sys.ProcmapShared != 0)
@@ -122,13 +110,13 @@ func (r *mapReader) eachQuery(proc procfs.Proc, mnt uint64, fn func(*perf.Mmap2)
 
 // idOf is the build-id of the file that proc has mapped from start to end; empty
 // if it has none or cannot be read.
-func (r *mapReader) idOf(proc procfs.Proc, start, end uint64, key *FileKey) []byte {
+func (r *mapReader) idOf(proc procfs.Proc, start, end uint64, key *binaries.FileKey) []byte {
 	id, known := r.ids[*key]
 	if known || key.Inode == 0 {
 		return id
 	}
 	id, err := r.reader.Mapped(proc, &perf.Mmap2{Addr: start, Len: end - start, Maj: key.Major, Min: key.Minor, Ino: key.Inode, Filename: key.Path})
-	if errors.Is(err, ErrSilent) {
+	if errors.Is(err, procroot.ErrTimeout) {
 		r.silent++
 	}
 	if len(r.ids) >= maxIDs {
@@ -143,7 +131,7 @@ func (r *mapReader) eachLine(proc procfs.Proc, mnt uint64, fn func(*perf.Mmap2) 
 		if m.Prot&procfs.ProtExec == 0 || m.Path == "[vsyscall]" {
 			return nil
 		}
-		key := FileKey{Major: m.DevMajor, Minor: m.DevMinor, Inode: m.Inode, Mnt: mnt, Path: r.name(m.Path)}
+		key := binaries.FileKey{Major: m.DevMajor, Minor: m.DevMinor, Inode: m.Inode, Mnt: mnt, Path: r.name(m.Path)}
 		r.fill(&key, r.idOf(proc, m.Start, m.End, &key))
 		r.rec.Addr, r.rec.Len, r.rec.PgOff = m.Start, m.End-m.Start, m.Offset
 		r.rec.Prot, r.rec.Flags = uint32(m.Prot), shareFlags(m.Shared)
@@ -151,46 +139,9 @@ func (r *mapReader) eachLine(proc procfs.Proc, mnt uint64, fn func(*perf.Mmap2) 
 	})
 }
 
-// openMapped is IDReader.OpenMapped.
-func (w *way) openMapped(start, end uint64, path string) (*os.File, error) {
-	fd, err := sys.Open(w.proc.Path(fmt.Sprintf("map_files/%x-%x", start, end)), sys.OPath)
-	if err == nil {
-		return w.regular(fd, path)
-	}
-	return w.openAtPath(path)
-}
-
-// openAtPath opens the regular file at path below the root of the process.
-func (w *way) openAtPath(path string) (*os.File, error) {
-	fd, err := w.find(path)
-	if err != nil {
-		return nil, err
-	}
-	return w.regular(fd, path)
-}
-
-// regular opens what fd stands for, unless it is made up, and closes fd.
-func (w *way) regular(fd *sys.FD, path string) (*os.File, error) {
-	if err := w.enter(fd); err != nil {
-		fd.Close()
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return regular(fd, path)
-}
-
-// regular opens what fd stands for, and closes fd.
-func regular(fd *sys.FD, path string) (*os.File, error) {
-	defer fd.Close()
-	file, err := sys.OpenRegular(fd)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return file.File(path), nil
-}
-
 // fill sets what the mappings of one file have in common, in the form with a
 // build-id if there is one.
-func (r *mapReader) fill(key *FileKey, id []byte) {
+func (r *mapReader) fill(key *binaries.FileKey, id []byte) {
 	r.rec = perf.Mmap2{Filename: key.Path, Maj: key.Major, Min: key.Minor, Ino: key.Inode}
 	r.rec.Misc = perf.MiscUser
 	if len(id) > 0 {

@@ -7,6 +7,7 @@ package snapshot
 import (
 	"testing"
 
+	"github.com/gantry-tools/gantry/capture/binaries"
 	"github.com/gantry-tools/gantry/internal/linux/procfs"
 	"github.com/gantry-tools/gantry/perf"
 )
@@ -18,7 +19,7 @@ func TestRememberedIDsAreBounded(t *testing.T) {
 		var r mapReader
 		r.init(&Proc{TextMaps: text})
 		for i := range uint64(maxIDs) {
-			r.ids[FileKey{Inode: i + 1, Path: "/of/another (deleted)"}] = nil
+			r.ids[binaries.FileKey{Inode: i + 1, Path: "/of/another (deleted)"}] = nil
 		}
 		told := 0
 		err := r.each(procfs.FS{}.Self(), 0, func(m *perf.Mmap2) error {

@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	"github.com/gantry-tools/gantry/internal/linux/procfs"
+	"github.com/gantry-tools/gantry/internal/linux/procroot"
 	"github.com/gantry-tools/gantry/internal/linux/sys"
 	"github.com/gantry-tools/gantry/perf"
 )
@@ -25,9 +26,8 @@ type Proc struct {
 	Clock sys.Clock
 	// TextMaps reads maps as text also where the kernel has PROCMAP_QUERY.
 	TextMaps bool
-	// Errands are for what may have to wait for a file system; nil: new ones for
-	// each Take.
-	Errands *Errands
+	// Access bounds access to files; nil: a new one for each Take.
+	Access *procroot.Access
 }
 
 var _ Source = (*Proc)(nil)

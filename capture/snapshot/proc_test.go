@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/gantry-tools/gantry/buildid"
 	"github.com/gantry-tools/gantry/internal/linux/procfs"
 	"github.com/gantry-tools/gantry/internal/linux/sys"
 	"github.com/gantry-tools/gantry/internal/testutil"
@@ -126,6 +127,25 @@ func checkMaps(t *testing.T, got []perf.Mmap2) {
 	if i != len(got) {
 		t.Errorf("%d mappings too many: %+v", len(got)-i, got[i:])
 	}
+}
+
+// buildIDOf is the build-id of a file.
+func buildIDOf(t *testing.T, path string) buildid.ID {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := buildid.FromFile(f, info.Size())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
 }
 
 func TestTakeReadsTheBuildIDOfWhatIsMapped(t *testing.T) {

@@ -2,7 +2,7 @@
 
 //go:build linux
 
-package snapshot
+package binaries
 
 import (
 	"errors"

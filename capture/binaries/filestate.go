@@ -2,26 +2,34 @@
 
 //go:build linux
 
-package snapshot
+package binaries
 
 import (
 	"strings"
 
 	"github.com/gantry-tools/gantry/internal/linux/procfs"
+	"github.com/gantry-tools/gantry/internal/linux/procroot"
 	"github.com/gantry-tools/gantry/internal/linux/sys"
 	"github.com/gantry-tools/gantry/perf"
 )
+
+// FileKey tells files apart. Device and inode alone do not: the subvolumes of
+// a btrfs, one per container, show one device and the same inode numbers.
+type FileKey struct {
+	Major, Minor uint32
+	Inode        uint64
+	// Gen tells files apart that had the same inode one after the other; 0
+	// where it is not known.
+	Gen uint64
+	// Mnt is the mount namespace of the process, 0: not known.
+	Mnt  uint64
+	Path string
+}
 
 // FileState changes when a file is written to. The zero value is none.
 type FileState struct {
 	dev, size    uint64
 	sec, nanosec int64 // ctime, which no one but the kernel sets
-}
-
-// Served says whether a program serves the file system (FUSE) of the file that
-// proc has mapped. Such a file is not looked at.
-func (r *IDReader) Served(proc procfs.Proc, m *perf.Mmap2) bool {
-	return r.types.served(proc, device{m.Maj, m.Min}, m.Filename)
 }
 
 // State looks at the file that has the mapping's path in the root of proc. It
@@ -34,10 +42,10 @@ func (r *IDReader) State(proc procfs.Proc, m *perf.Mmap2) FileState {
 	}
 	var state FileState
 	asked := *m
-	if !r.errands.run(proc, func(x *errand) {
-		fd, err := (&way{r.types, proc, x}).find(asked.Filename)
+	if r.access.Do(proc, func(op *procroot.Op) {
+		fd, err := r.files.Root(proc, op).Find(asked.Filename)
 		state = stateOf(fd, &asked, err)
-	}) {
+	}) != nil {
 		return FileState{}
 	}
 	return state

@@ -2,7 +2,7 @@
 
 //go:build linux
 
-package snapshot
+package procroot
 
 import (
 	"errors"
@@ -16,10 +16,10 @@ import (
 	"github.com/gantry-tools/gantry/internal/linux/sys"
 )
 
-// TestOpenOnRoot leaves neither the root nor its mount.
-func TestOpenOnRoot(t *testing.T) {
+// TestOpenOnRootMount leaves neither the root nor its mount.
+func TestOpenOnRootMount(t *testing.T) {
 	self := procfs.FS{}.Self()
-	f, err := OpenOnRoot(self, "/etc/passwd")
+	f, err := OpenOnRootMount(self, "/etc/passwd")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,22 +27,22 @@ func TestOpenOnRoot(t *testing.T) {
 	for path, want := range map[string]error{
 		"/proc/kcore": syscall.EXDEV, "/dev/null": syscall.EXDEV, "/etc": sys.ErrNotRegular, "/no/such/file": fs.ErrNotExist,
 	} {
-		if f, err := OpenOnRoot(self, path); !errors.Is(err, want) {
+		if f, err := OpenOnRootMount(self, path); !errors.Is(err, want) {
 			if err == nil {
 				f.Close()
 			}
 			t.Errorf("%s: %v, want %v", path, err, want)
 		}
 	}
-	if f, err := OpenOnRoot(procfs.FS{}.Proc(1<<30), "/etc/passwd"); err == nil {
+	if f, err := OpenOnRootMount(procfs.FS{}.Proc(1<<30), "/etc/passwd"); err == nil {
 		f.Close()
 		t.Error("the root of a process that is not there")
 	}
 }
 
-// TestOpenInside: links, absolute ones too, stay below the root, and what the
+// TestOpenBelow: links, absolute ones too, stay below the root, and what the
 // kernel makes up is no file.
-func TestOpenInside(t *testing.T) {
+func TestOpenBelow(t *testing.T) {
 	dir := t.TempDir()
 	secret, inside := filepath.Join(dir, "secret"), filepath.Join(dir, "root")
 	if err := errors.Join(os.WriteFile(secret, []byte("secret"), 0o600), os.Mkdir(inside, 0o700),
@@ -57,7 +57,7 @@ func TestOpenInside(t *testing.T) {
 	}
 	defer root.Close()
 	for path, ok := range map[string]bool{"/absolute": false, "/relative": false, "/../secret": false, "/file": true, "/link": true} {
-		f, err := OpenInside(self, root, path)
+		f, err := OpenBelow(self, root, path)
 		if (err == nil) != ok {
 			t.Errorf("%s: %v", path, err)
 		}
@@ -71,7 +71,7 @@ func TestOpenInside(t *testing.T) {
 	}
 	defer whole.Close()
 	for _, path := range []string{"/proc/self/status", "/proc/version", "/sys/kernel/notes"} {
-		if f, err := OpenInside(self, whole, path); !errors.Is(err, ErrMadeUp) {
+		if f, err := OpenBelow(self, whole, path); !errors.Is(err, ErrPseudoFile) {
 			if err == nil {
 				f.Close()
 			}
@@ -102,7 +102,7 @@ func TestFindDir(t *testing.T) {
 	if none, err := FindDir(self, "no-such-directory"); none != nil || err != nil {
 		t.Errorf("%v, %v", none, err)
 	}
-	if made, err := FindDir(self, "proc"); !errors.Is(err, ErrMadeUp) {
+	if made, err := FindDir(self, "proc"); !errors.Is(err, ErrPseudoFile) {
 		made.Close()
 		t.Errorf("/proc: %v", err)
 	}

@@ -2,7 +2,7 @@
 
 //go:build linux
 
-package snapshot
+package binaries
 
 import (
 	"bytes"
@@ -60,7 +60,7 @@ func TestFromMemory(t *testing.T) {
 	}
 	reader := NewIDReader(nil)
 	defer reader.Close()
-	reader.noQuery()
+	reader.NoQuery()
 	if id, err := reader.Mapped(proc, &m); err != nil || !bytes.Equal(id, want.Bytes()) {
 		t.Errorf("without the kernel's help: %x, %v, want %v", id, err, want)
 	}
