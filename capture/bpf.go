@@ -21,20 +21,20 @@ import (
 // bpfWatch reads BPF programs, those that run and those that are loaded. nil:
 // nobody may.
 type bpfWatch struct {
-	watcher *bpfprog.Watcher
-	book    *bpfprog.Book
-	cancel  context.CancelFunc
-	done    chan error // nil: not started
-	shown   uint64     // programs whose details a killed recorder leaves
-	showAt  time.Time  // when those of others are shown, at the earliest
+	watcher        *bpfprog.Watcher
+	programs       *bpfprog.ProgramTable
+	cancel         context.CancelFunc
+	done           chan error // nil: not started
+	checkpointed   uint64     // programs whose details a killed recorder leaves
+	nextCheckpoint time.Time  // when those of others are shown, at the earliest
 }
 
-// maxShown bounds the details that a killed recorder leaves of programs that were loaded
+// maxCheckpoint bounds the details that a killed recorder leaves of programs that were loaded
 // meanwhile, in bytes: they are written with each round.
-const maxShown = 1 << 20
+const maxCheckpoint = 1 << 20
 
-// showEvery is how often they are written at most.
-const showEvery = time.Second
+// checkpointInterval is how often they are written at most.
+const checkpointInterval = time.Second
 
 // openBPF opens the watch of BPF programs. They are read whatever the target is:
 // a task may run anybody's. It is not for users without privilege, who do without.
@@ -59,7 +59,7 @@ func (r *Recorder) openBPF() error {
 	if err := w.Refused(); err != nil {
 		r.notes = append(r.notes, fmt.Sprintf("BPF programs that live less than a millisecond may be missed: %v", err))
 	}
-	r.bpf = &bpfWatch{watcher: w, book: w.Book()}
+	r.bpf = &bpfWatch{watcher: w, programs: w.Table()}
 	return nil
 }
 
@@ -74,7 +74,7 @@ func (b *bpfWatch) begin(slept uint64) error {
 	}
 	// Without the right to, those that are loaded from now on may still be read.
 	if err := b.watcher.ReadAll(); err != nil {
-		b.book.Note(err.Error())
+		b.programs.Note(err.Error())
 	}
 	return nil
 }
@@ -102,38 +102,38 @@ func (b *bpfWatch) wait() error {
 // features fills in what the file says of programs.
 func (b *bpfWatch) features(f *perfdata.Features) {
 	if b != nil {
-		b.shown, _ = b.book.Taken() // before they are encoded: none is taken for shown that is not
-		f.BPFProgInfo, f.BPFBTF = b.book.Sections()
+		b.checkpointed, _ = b.programs.Taken() // before they are encoded: none is taken for shown that is not
+		f.BPFProgInfo, f.BPFBTF = b.programs.Sections()
 	}
 }
 
-// show has the file show the details that are known by now if the recorder is
+// checkpoint has the file show the details that are known by now if the recorder is
 // killed: at most once a second, for all of them are written each time. Once they
 // are too many, those stay that were shown last.
-func (b *bpfWatch) show(out *perfdata.Writer) {
+func (b *bpfWatch) checkpoint(out *perfdata.Writer) {
 	if b == nil {
 		return
 	}
-	n, size := b.book.Taken()
+	n, size := b.programs.Taken()
 	now := time.Now()
-	if n == b.shown || size > maxShown || now.Before(b.showAt) {
+	if n == b.checkpointed || size > maxCheckpoint || now.Before(b.nextCheckpoint) {
 		return
 	}
-	info, btf := b.book.Sections()
+	info, btf := b.programs.Sections()
 	sections := map[perfdata.FeatureID][]byte{perfdata.FeatureBPFProgInfo: info}
 	if btf != nil {
 		sections[perfdata.FeatureBPFBTF] = btf
 	}
-	b.shown, b.showAt = n, now.Add(showEvery)
+	b.checkpointed, b.nextCheckpoint = n, now.Add(checkpointInterval)
 	out.ShowFeatures(sections)
 }
 
-// lives are the programs' for gantry's section.
-func (b *bpfWatch) lives() []perfdata.BPFLife {
+// programList are the programs' for gantry's section.
+func (b *bpfWatch) programList() []perfdata.BPFLife {
 	if b == nil {
 		return nil
 	}
-	return b.book.Lives()
+	return b.programs.List()
 }
 
 // sumUp says what of programs is not in the file.
@@ -141,7 +141,7 @@ func (b *bpfWatch) sumUp(res *Result) {
 	if b == nil {
 		return
 	}
-	t := b.book.Tally()
+	t := b.programs.Tally()
 	res.BPF = BPFPrograms{Loaded: t.Loads, Missed: t.Missed, Lost: t.Lost}
 	for _, n := range t.Notes {
 		res.note("BPF programs: %s", n)
@@ -155,7 +155,7 @@ func (b *bpfWatch) sumUp(res *Result) {
 }
 
 // bpf tells of the programs that are there, as the kernel does of new ones.
-func (t *teller) bpf() error {
+func (t *synthesizer) bpf() error {
 	b := t.r.bpf
 	if b == nil {
 		return nil
@@ -167,7 +167,7 @@ func (t *teller) bpf() error {
 		return err
 	}
 	var list []*bpfprog.Details
-	b.book.Programs(func(p *bpfprog.Program) {
+	b.programs.Programs(func(p *bpfprog.Program) {
 		if p.Details != nil && p.Unloaded == 0 {
 			list = append(list, p.Details)
 		}
@@ -189,9 +189,9 @@ func (t *teller) bpf() error {
 	return nil
 }
 
-// withBPF adds the programs to gantry's section.
-func (b *bpfWatch) withBPF(section []byte) ([]byte, error) {
-	lives := b.lives()
+// addToSection adds the programs to gantry's section.
+func (b *bpfWatch) addToSection(section []byte) ([]byte, error) {
+	lives := b.programList()
 	if len(lives) == 0 {
 		return section, nil
 	}

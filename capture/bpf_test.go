@@ -273,7 +273,7 @@ func loadAndRecordForever(t *testing.T, name string) {
 		if id == 0 {
 			_, id = loadSeven(t)
 		}
-		if _, size := r.bpf.book.Taken(); size > maxShown {
+		if _, size := r.bpf.programs.Taken(); size > maxCheckpoint {
 			fmt.Println(tooMuchLoaded)
 			cancel()
 		}

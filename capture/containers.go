@@ -57,12 +57,12 @@ func (r *Recorder) newFilter() error {
 		return fmt.Errorf("choose containers: %w", err)
 	}
 	r.files = append(r.files, f)
-	r.sift.filter, r.sift.plan = f, plan
+	r.samples.filter, r.samples.plan = f, plan
 	if o.NoBPF {
 		return nil
 	}
 	if err := f.LoadKernel(len(table.Cgroups())); err != nil {
-		r.sift.unloaded = err
+		r.samples.kernelErr = err
 	}
 	return nil
 }
@@ -92,17 +92,17 @@ func (r *Recorder) cgroupPath(dir string) (string, error) {
 
 // filterNotes says what the filter cannot do here, once the events are open.
 func (r *Recorder) filterNotes() {
-	f := r.sift.filter
+	f := r.samples.filter
 	if f == nil {
 		return
 	}
-	switch err := r.sift.unloaded; {
+	switch err := r.samples.kernelErr; {
 	case errors.Is(err, fs.ErrPermission):
 		r.set.note("containers are told apart by the recorder, not in the kernel: BPF is not permitted (%s)", hint.Of(err))
 	case err != nil:
 		r.set.note("containers are told apart by the recorder, not in the kernel: %v", err)
 	}
-	if !r.set.sideband.Attr.Flags.Has(perf.AttrNamespaces) && r.sift.plan.NeedsNamespaces() {
+	if !r.set.sideband.Attr.Flags.Has(perf.AttrNamespaces) && r.samples.plan.NeedsNamespaces() {
 		f.Blind()
 		r.set.note("not permitted to see the namespaces of tasks: containers are told apart by their cgroups only")
 	}
@@ -111,16 +111,16 @@ func (r *Recorder) filterNotes() {
 // view looks the names of the filter up; it is called while the table does not
 // change.
 func (r *Recorder) view(t *container.Table, asked time.Time, final bool) {
-	r.sift.filter.SetView(r.sift.plan.View(t, asked, final))
+	r.samples.filter.SetView(r.samples.plan.View(t, asked, final))
 }
 
 // endRound is the end of a pass: it forgets what only this round was about, and
 // gives the samples that were held and are to be written now.
 func (r *Recorder) endRound() ([]byte, error) {
-	if f := r.sift.followed; f != nil {
+	if f := r.samples.tasks; f != nil {
 		f.round()
 	}
-	f := r.sift.filter
+	f := r.samples.filter
 	if f == nil {
 		return nil, nil
 	}
@@ -131,25 +131,25 @@ func (r *Recorder) endRound() ([]byte, error) {
 	f.Round(uint64(now))
 	settled := f.Refresh()
 	if f.Waiting() {
-		r.names.urgent.Store(true)
-		r.names.poke()
+		r.names.waiting.Store(true)
+		r.names.wake()
 	}
-	if !r.sift.holding() || !settled && !r.sift.overdue() {
+	if !r.samples.holding() || !settled && !r.samples.overdue() {
 		return nil, nil
 	}
-	return r.release(r.sift.overdue())
+	return r.release(r.samples.overdue())
 }
 
 // release gives the samples that were held and are kept.
 func (r *Recorder) release(last bool) ([]byte, error) {
-	b := r.sift.release(last)
-	return b, r.scan.scan(b, nil, &r.sift.late)
+	b := r.samples.release(last)
+	return b, r.scan.scan(b, nil, &r.samples.late)
 }
 
 // endFilter decides about what is held at the end, when names has asked for the
 // last time, and sums up.
 func (r *Recorder) endFilter() error {
-	f := r.sift.filter
+	f := r.samples.filter
 	if f == nil {
 		return nil
 	}
@@ -158,7 +158,7 @@ func (r *Recorder) endFilter() error {
 	if err == nil && (len(late) > 0 || r.unfinished) {
 		err = writeError(r.out.WriteRound(late))
 	}
-	sum := &Filtered{Selectors: r.sift.plan.Texts(), Method: "recorder", Stats: f.Stats()}
+	sum := &Filtered{Selectors: r.samples.plan.Texts(), Method: "recorder", Stats: f.Stats()}
 	r.result.Filtered = sum
 	if !f.InKernel() {
 		return err

@@ -52,7 +52,7 @@ func (d *dataMaps) of(rec *perf.Mmap2) []procfs.Mapping {
 }
 
 // dataMaps writes the records of the process that rec is of.
-func (t *teller) dataMaps(rec *perf.Mmap2) error {
+func (t *synthesizer) dataMaps(rec *perf.Mmap2) error {
 	for _, m := range t.data.of(rec) {
 		data := perf.Mmap2{
 			Trailer: rec.Trailer, PID: rec.PID, TID: rec.TID,

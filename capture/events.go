@@ -33,8 +33,8 @@ type eventSet struct {
 	// recorded command is executed, and not with enable.
 	inherit, onExec bool
 
-	// sift learns how the samples of each event are sifted.
-	sift *sifter
+	// filter learns how the samples of each event are sifted.
+	filter *sampleFilter
 
 	// list is what goes into the file, the sideband last.
 	list     []*perf.Event
@@ -197,7 +197,7 @@ func (s *eventSet) openMembers(members []*member, who subject, cpu int) error {
 			return fmt.Errorf("event %q: %w", m.spec.Name, err)
 		}
 		s.all = append(s.all, ev)
-		s.sifted(m, ev)
+		s.setFilter(m, ev)
 		if leader != nil {
 			continue
 		}
@@ -210,20 +210,20 @@ func (s *eventSet) openMembers(members []*member, who subject, cpu int) error {
 	return nil
 }
 
-// sifted settles who decides about the samples of an event: the kernel, or the
+// setFilter settles who decides about the samples of an event: the kernel, or the
 // recorder.
-func (s *eventSet) sifted(m *member, ev *perfevent.Event) {
-	how := sifting{follow: s.inherit && hasProbe(m.group)}
-	if f := s.sift.filter; f != nil && f.InKernel() && m.attachable() {
+func (s *eventSet) setFilter(m *member, ev *perfevent.Event) {
+	how := eventFilter{byTask: s.inherit && hasProbe(m.group)}
+	if f := s.filter.filter; f != nil && f.InKernel() && m.attachable() {
 		err := f.Attach(ev.FD(), m.spec.Probe != nil)
 		switch {
 		case err == nil:
-			how.passed = true
+			how.inKernel = true
 		default:
 			s.note("%s: filtered by the recorder, for the kernel takes no program for it: %v", m.spec.Name, err)
 		}
 	}
-	s.sift.add(ev, how)
+	s.filter.add(ev, how)
 }
 
 // attachable: the kernel's filter can be set on the event without harm to other

@@ -33,7 +33,7 @@ func (r *Recorder) readClocks() error {
 	if err != nil {
 		return err
 	}
-	r.slept = uint64(max(boot-mono, 0))
+	r.bootOffset = uint64(max(boot-mono, 0))
 	r.clock = perfdata.ClockData{
 		ClockID: uint32(sys.ClockMonotonic), WallNS: uint64(wall), ClockNS: uint64(mono),
 	}
@@ -120,14 +120,14 @@ func (r *Recorder) finish(table *container.Table) error {
 	r.bpf.sumUp(&r.result)
 	f.SampleTime = r.sampleTime()
 	binaries, list := r.binaries.result()
-	if n := r.snapshot.Silent; n > binaries.Missing[procroot.ErrTimeout.Error()] {
+	if n := r.snapshot.TimedOut; n > binaries.Missing[procroot.ErrTimeout.Error()] {
 		binaries.missed(procroot.ErrTimeout.Error(), n)
 	}
 	r.result.Binaries = binaries
-	f.BuildIDs = append(append(r.systemBuildIDs(), buildIDs(list)...), r.binaries.code.buildIDs()...)
+	f.BuildIDs = append(append(r.systemBuildIDs(), buildIDs(list)...), r.binaries.jit.buildIDs()...)
 	gantry, jsonErr := r.gantrySection(table)
 	f.Gantry = gantry
-	closeErr := cmp.Or(r.out.Close(f), r.room.finish())
+	closeErr := cmp.Or(r.out.Close(f), r.preallocation.finish())
 	r.result.Bytes = r.out.Size()
 	r.noteOmitted()
 	r.binaries.close()
@@ -143,7 +143,7 @@ func (r *Recorder) noteOmitted() {
 
 // sampleTime is the time of the first and of the last sample.
 func (r *Recorder) sampleTime() (span [2]uint64) {
-	tallies := []*tally{&r.sift.late}
+	tallies := []*tally{&r.samples.late}
 	for _, ring := range r.rings {
 		tallies = append(tallies, &ring.tally)
 	}
@@ -182,9 +182,9 @@ func (r *Recorder) systemBuildIDs() []perfdata.BuildIDEntry {
 			out = append(out, perfdata.BuildIDEntry{PID: -1, Misc: misc, ID: id.Bytes(), Path: path})
 		}
 	}
-	id, err := r.binaries.keepKernel()
+	id, err := r.binaries.addKernel()
 	add(perf.MiscKernel, id, kernelMapping, err)
-	id, err = r.binaries.keepVDSO()
+	id, err = r.binaries.addVDSO()
 	add(perf.MiscUser, id, "[vdso]", err)
 	return out
 }
@@ -206,7 +206,7 @@ func (r *Recorder) gantrySection(t *container.Table) ([]byte, error) {
 	if r.result.Filtered != nil {
 		parts["filter"] = r.result.Filtered
 	}
-	if lives := r.bpf.lives(); len(lives) > 0 {
+	if lives := r.bpf.programList(); len(lives) > 0 {
 		parts["bpf"] = lives
 	}
 	b, err := addParts(table, parts)

@@ -110,7 +110,7 @@ func TestSilentFUSE(t *testing.T) {
 	}
 	checkKept(t, store, covered, open)
 	checkMapped(t, f.Name(), ids)
-	if n := res.Binaries.Missing[errServed.Error()]; n < 1 {
+	if n := res.Binaries.Missing[errOnFUSE.Error()]; n < 1 {
 		t.Errorf("what was not looked at is not told: %+v", res.Binaries)
 	}
 }

@@ -25,7 +25,7 @@ import (
 const kernelMapping = "[kernel.kallsyms]"
 
 // kernel tells where the kernel and its modules are, if that may be known.
-func (t *teller) kernel() error {
+func (t *synthesizer) kernel() error {
 	now, err := sys.ClockMonotonic.Now()
 	if err != nil {
 		return err

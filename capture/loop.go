@@ -35,8 +35,8 @@ func (r *Recorder) loop(ctx context.Context) error {
 		if err := r.lookAtSideband(); err != nil {
 			return err
 		}
-		if time.Since(r.lastPass)+r.pace.every > tick || r.crowded() { // the next look is too late
-			if err := r.tellLate(); err != nil {
+		if time.Since(r.lastPass)+r.interval.interval > tick || r.crowded() { // the next look is too late
+			if err := r.writeLateNames(); err != nil {
 				return err
 			}
 			if err := r.pass(); err != nil {
@@ -59,7 +59,7 @@ func (r *Recorder) wait() (over bool, err error) {
 	if d := r.opts.Duration; d > 0 {
 		timeout = min(timeout, d-time.Since(r.started))
 	}
-	timeout = min(timeout, r.pace.left(time.Now()))
+	timeout = min(timeout, r.interval.left(time.Now()))
 	r.ready, err = r.poll.Wait(max(timeout, 0), r.ready)
 	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 		return false, fmt.Errorf("wait for records: %w", err)
@@ -108,7 +108,7 @@ const maxPending = 1 << 20
 // meanwhile: what is left for the next time grows by as much until then.
 func (r *Recorder) crowded() bool {
 	for _, ring := range r.rings {
-		if len(ring.pending) >= maxPending || r.catcher.waiting(ring) >= ring.Size()/4 {
+		if len(ring.pending) >= maxPending || r.drainer.waiting(ring) >= ring.Size()/4 {
 			return true
 		}
 	}
@@ -155,8 +155,8 @@ func (r *Recorder) pass() error {
 // takeSamples gives each ring of samples to the pass: where they lie, if nobody
 // catches them.
 func (r *Recorder) takeSamples() {
-	if r.catcher != nil {
-		r.catcher.takeSamples()
+	if r.drainer != nil {
+		r.drainer.takeSamples()
 		return
 	}
 	for _, ring := range r.rings {
@@ -170,9 +170,9 @@ func (r *Recorder) takeSamples() {
 // write writes what a pass has read. While samples are held that are older than
 // others, the round goes on.
 func (r *Recorder) write(parts [][]byte) error {
-	r.room.ahead(r.out.Size())
-	r.bpf.show(r.out)
-	if r.sift.holding() {
+	r.preallocation.extend(r.out.Size())
+	r.bpf.checkpoint(r.out)
+	if r.samples.holding() {
 		r.unfinished = r.unfinished || len(parts) > 0
 		if err := r.out.Write(parts...); err != nil {
 			return err
@@ -185,14 +185,14 @@ func (r *Recorder) write(parts [][]byte) error {
 	r.unfinished = false
 	err := r.out.WriteRound(parts...)
 	if err == nil {
-		r.result.Written = r.samples()
+		r.result.Written = r.sampleCount()
 	}
 	return err
 }
 
-// samples is how many samples have been taken from the rings.
-func (r *Recorder) samples() uint64 {
-	n := r.sift.late.samples
+// sampleCount is how many samples have been taken from the rings.
+func (r *Recorder) sampleCount() uint64 {
+	n := r.samples.late.samples
 	for _, ring := range r.rings {
 		if !ring.sideband {
 			n += ring.tally.samples
@@ -208,8 +208,8 @@ func (r *Recorder) take(ring *ring) (a, b []byte, err error) {
 		return ring.pending, nil, nil
 	}
 	a, b = ring.a, ring.b
-	if r.sift.active() {
-		if a, b, err = r.sift.sift(a, b, &ring.kept); err != nil {
+	if r.samples.active() {
+		if a, b, err = r.samples.apply(a, b, &ring.kept); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -230,7 +230,7 @@ func (r *Recorder) drain() error {
 		if !ring.sideband {
 			continue
 		}
-		ring.pending = r.catcher.takeSideband(ring.pending, ring)
+		ring.pending = r.drainer.takeSideband(ring.pending, ring)
 	}
 	for _, walk := range []func(*ring, []byte) error{r.side.namespacesOf, r.side.walk} {
 		for _, ring := range r.rings {
@@ -241,31 +241,31 @@ func (r *Recorder) drain() error {
 			}
 		}
 	}
-	r.side.tellExits()
+	r.side.notifyExits()
 	return nil
 }
 
 // lookAtSideband looks at sideband before it is written, which may be some
 // time later: a process may not live that long.
 func (r *Recorder) lookAtSideband() error {
-	if !r.pace.due(time.Now()) {
+	if !r.interval.due(time.Now()) {
 		return nil
 	}
-	var f finding
+	var f observation
 	for _, ring := range r.rings {
 		if ring.sideband {
-			f.fill = max(f.fill, float64(r.catcher.waiting(ring))/float64(ring.Size()))
+			f.fill = max(f.fill, float64(r.drainer.waiting(ring))/float64(ring.Size()))
 		}
 	}
-	asked, found := r.side.ids.asked, r.side.found
+	asked, found := r.side.buildIDs.lookups, r.side.newMountNS
 	if f.fill > 0 {
 		if err := r.drain(); err != nil {
 			return err
 		}
 	}
-	f.file, f.space = r.side.ids.asked != asked, r.side.found != found
-	r.pace.looked(time.Now(), f)
-	return r.poll.Mute(r.pace.every != 0)
+	f.file, f.mountNS = r.side.buildIDs.lookups != asked, r.side.newMountNS != found
+	r.interval.observe(time.Now(), f)
+	return r.poll.Mute(r.interval.interval != 0)
 }
 
 // Progress is how far a recording is.
@@ -280,7 +280,7 @@ func (r *Recorder) progress() {
 	if r.opts.Progress == nil {
 		return
 	}
-	p := Progress{Elapsed: time.Since(r.started), Bytes: r.out.Size(), Samples: r.sift.late.samples}
+	p := Progress{Elapsed: time.Since(r.started), Bytes: r.out.Size(), Samples: r.samples.late.samples}
 	for _, ring := range r.rings {
 		p.Samples += ring.tally.samples
 		p.Lost += ring.tally.lost

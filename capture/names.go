@@ -19,8 +19,8 @@ const (
 	settleTime = 50 * time.Millisecond
 	// refreshShare bounds the time spent on asking: one part in so many.
 	refreshShare = 20
-	// urgentShare is the same while samples wait for the answer.
-	urgentShare = 2
+	// waitingShare is the same while samples wait for the answer.
+	waitingShare = 2
 	// minRefresh is the shortest time between two questions.
 	minRefresh = 250 * time.Millisecond
 	// maxQueue bounds the cgroups that appear while the runtimes are asked.
@@ -34,7 +34,7 @@ const (
 type names struct {
 	resolver *container.Resolver // nil: only what the paths of cgroups tell
 	fresh    chan struct{}       // a new cgroup was seen
-	urgent   atomic.Bool         // samples wait for the next answer
+	waiting  atomic.Bool         // samples wait for the next answer
 	asked    chan struct{}       // closed when the runtimes have been asked once
 	stop     context.CancelFunc
 	done     chan struct{}
@@ -53,8 +53,8 @@ type names struct {
 	// began; last says that they will not be asked again. It may be nil.
 	view func(t *container.Table, asked time.Time, last bool)
 
-	// strangers is where the resolver looks; nil without one.
-	strangers *strangers
+	// namespaced is where the resolver looks; nil without one.
+	namespaced *namespacedProcesses
 
 	recent  bool            // the runtimes were asked before the recording
 	early   container.Table // what is known before anything was asked
@@ -69,16 +69,16 @@ func newNames(r *container.Resolver, defs container.Definitions, bootOffset uint
 		r.RememberEnded()
 		n.table = r.Table()
 		n.recent = len(n.table.Containers()) > 0
-		n.strangers = newStrangers(n.table.Host)
-		r.Among(n.strangers.list)
+		n.namespaced = newNamespacedProcesses(n.table.Host)
+		r.Among(n.namespaced.list)
 	}
 	n.table.Definitions, n.table.BootOffset = defs, bootOffset
 	n.early = container.Table{Host: n.table.Host, Definitions: defs, BootOffset: bootOffset}
 	return n
 }
 
-// saw takes note of a cgroup. It never waits.
-func (n *names) saw(id uint64, path string) {
+// addCgroup takes note of a cgroup. It never waits.
+func (n *names) addCgroup(id uint64, path string) {
 	n.qmu.Lock()
 	if len(n.queue) < maxQueue {
 		n.queue = append(n.queue, container.Cgroup{ID: container.CgroupID(id), Path: path})
@@ -86,11 +86,11 @@ func (n *names) saw(id uint64, path string) {
 		n.dropped = true
 	}
 	n.qmu.Unlock()
-	n.poke()
+	n.wake()
 }
 
-// poke has the runtimes asked again.
-func (n *names) poke() {
+// wake has the runtimes asked again.
+func (n *names) wake() {
 	select {
 	case n.fresh <- struct{}{}:
 	default:
@@ -149,7 +149,7 @@ func (n *names) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		timer.Reset(pauseFor(took, time.Since(begun), n.urgent.Swap(false)))
+		timer.Reset(pauseFor(took, time.Since(begun), n.waiting.Swap(false)))
 	}
 }
 
@@ -158,7 +158,7 @@ func (n *names) run(ctx context.Context) {
 func pauseFor(took, ago time.Duration, urgent bool) time.Duration {
 	share := time.Duration(refreshShare)
 	if urgent {
-		share = urgentShare
+		share = waitingShare
 	}
 	return max(settleTime, minRefresh-ago, share*took-ago)
 }
@@ -180,7 +180,7 @@ func (n *names) refresh(ctx context.Context, last bool) {
 // wait ends the asking with a last question, and gives the table to the
 // caller.
 func (n *names) wait() *container.Table {
-	n.strangers.finish(false) // if the snapshot failed
+	n.namespaced.finish(false) // if the snapshot failed
 	n.stop()
 	<-n.done
 	ctx, cancel := context.WithTimeout(context.Background(), lastRefresh)

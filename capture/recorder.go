@@ -39,34 +39,34 @@ type Recorder struct {
 	child  *workload   // nil: no command
 	files  []io.Closer // what else is open
 
-	out  *perfdata.Writer
-	room room
+	out           *perfdata.Writer
+	preallocation preallocation
 	// described is what the file says of the machine; nil: it could not be
 	// found out.
-	described *perfdata.Features
-	poll      *sys.Poller
-	ready     []sys.Ready
-	scan      scanner
-	trim      *trimmer // nil: samples are written as they are
-	side      sidebandWalker
-	names     *names
-	nameless  bool // the file has no names of containers yet
-	binaries  *keeper
-	bpf       *bpfWatch       // nil: not watched
-	source    snapshot.Source // nil: nobody's state is needed
-	snapshot  snapshotStats
-	notes     []string // of Open, beside those of the events
-	clock     perfdata.ClockData
-	slept     uint64 // ns that CLOCK_BOOTTIME is ahead of clock
-	started   time.Time
-	lastPass  time.Time
-	pace      pace
-	catcher   *catcher // nil: only this thread reads the rings
-	result    Result
+	described    *perfdata.Features
+	poll         *sys.Poller
+	ready        []sys.Ready
+	scan         scanner
+	trim         *trimmer // nil: samples are written as they are
+	side         sidebandWalker
+	names        *names
+	namesPending bool // the file has no names of containers yet
+	binaries     *collector
+	bpf          *bpfWatch       // nil: not watched
+	source       snapshot.Source // nil: nobody's state is needed
+	snapshot     snapshotStats
+	notes        []string // of Open, beside those of the events
+	clock        perfdata.ClockData
+	bootOffset   uint64 // ns that CLOCK_BOOTTIME is ahead of clock
+	started      time.Time
+	lastPass     time.Time
+	interval     pollInterval
+	drainer      *ringDrainer // nil: only this thread reads the rings
+	result       Result
 
-	// sift leaves out samples that are not recorded. unfinished: something was
+	// samples leaves out samples that are not recorded. unfinished: something was
 	// written since the last round was finished.
-	sift       sifter
+	samples    sampleFilter
 	unfinished bool
 }
 
@@ -107,7 +107,7 @@ func Open(o Options) (_ *Recorder, err error) {
 	if r.rings, r.sizes, err = mapRings(r.set, &r.opts); err != nil {
 		return nil, err
 	}
-	r.pace = newPace(r.sizes.sideband)
+	r.interval = newPollInterval(r.sizes.sideband)
 	for i, ring := range r.rings {
 		if err := r.watch(ring, i); err != nil {
 			return nil, err
@@ -119,7 +119,7 @@ func Open(o Options) (_ *Recorder, err error) {
 // prepare turns the target into subjects and CPUs.
 func (r *Recorder) prepare() (*eventSet, error) {
 	o := &r.opts
-	s := &eventSet{opts: o, groups: cloneGroups(o.Groups), sift: &r.sift}
+	s := &eventSet{opts: o, groups: cloneGroups(o.Groups), filter: &r.samples}
 	if err := s.chooseCPUs(); err != nil {
 		return nil, err
 	}
@@ -156,12 +156,12 @@ func (r *Recorder) prepare() (*eventSet, error) {
 			s.sampled = append(s.sampled, subject{pid: tid})
 		}
 		s.observed, s.inherit = s.sampled, true
-		r.sift.followed = newFollower(tids)
+		r.samples.tasks = newTaskSet(tids)
 	case r.child != nil && !t.All:
 		// This thread stands for the command, which inherits its events.
 		s.sampled = []subject{{pid: 0}}
 		s.observed, s.inherit, s.onExec = s.sampled, true, true
-		r.sift.followed = newFollower(nil)
+		r.samples.tasks = newTaskSet(nil)
 	default:
 		s.sampled, s.observed = everyone, everyone
 	}
@@ -222,7 +222,7 @@ func (r *Recorder) Close() error {
 	if r.child != nil {
 		errs = append(errs, r.child.close())
 	}
-	r.catcher.close()
+	r.drainer.close()
 	closeRings(r.rings)
 	r.unbegin()
 	if r.set != nil {
@@ -239,8 +239,8 @@ func (r *Recorder) Close() error {
 
 // unbegin releases what begin has made.
 func (r *Recorder) unbegin() {
-	if r.side.ids != nil {
-		r.side.ids.close()
+	if r.side.buildIDs != nil {
+		r.side.buildIDs.close()
 	}
 	r.binaries.close()
 	if r.opts.Resolver != nil {
@@ -300,11 +300,11 @@ func (r *Recorder) record(ctx context.Context) error {
 		}
 	}
 	// The rings of sideband fill up from here on, while the snapshot is taken, too.
-	calm := r.hurry()
+	calm := r.setRealtime()
 	if calm != nil {
 		defer calm()
 	}
-	if err := r.tellStatus(ctx); err != nil {
+	if err := r.writeStatus(ctx); err != nil {
 		return err
 	}
 	r.started = time.Now()
@@ -349,19 +349,19 @@ func (r *Recorder) begin(out Output) error {
 	if r.opts.TrimStacks {
 		r.trim = newTrimmer(r.set)
 	}
-	r.names = newNames(r.opts.Resolver, r.opts.Definitions, r.slept)
-	if r.sift.filter != nil {
+	r.names = newNames(r.opts.Resolver, r.opts.Definitions, r.bootOffset)
+	if r.samples.filter != nil {
 		r.names.view = r.view
 	}
-	r.binaries = newKeeper(&r.opts, r.fs)
+	r.binaries = newCollector(&r.opts, r.fs)
 	r.binaries.blind = !r.set.sideband.Attr.Flags.Has(perf.AttrNamespaces)
 	r.side = newSidebandWalker(r.set.ring, r.fs, r.names, r.binaries)
-	r.side.filter, r.side.followed = r.sift.filter, r.sift.followed
-	if r.sift.filter != nil {
-		r.sift.reserve = newReserve(r.sift.filter, r.binaries)
-		r.side.reserve = r.sift.reserve
+	r.side.filter, r.side.tasks = r.samples.filter, r.samples.tasks
+	if r.samples.filter != nil {
+		r.samples.deferred = newDeferredBinaries(r.samples.filter, r.binaries)
+		r.side.deferred = r.samples.deferred
 	}
-	if err := r.bpf.begin(r.slept); err != nil {
+	if err := r.bpf.begin(r.bootOffset); err != nil {
 		return err
 	}
 	o := &perfdata.WriterOptions{Compress: r.opts.Compress}
@@ -379,7 +379,7 @@ func (r *Recorder) begin(out Output) error {
 		info, e := out.File.Stat()
 		brief := e == nil && info.Mode().IsRegular()
 		if brief {
-			r.room = newRoom(out.File)
+			r.preallocation = newPreallocation(out.File)
 		}
 		r.out, err = perfdata.NewWriter(vectorFile{sys.VectorFile{File: out.File, Brief: brief}}, r.set.list, o)
 	}

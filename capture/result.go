@@ -98,7 +98,7 @@ func (r *Recorder) countLost() {
 // sumUp fills the result, and the ledger in the table.
 func (r *Recorder) sumUp(table *container.Table) {
 	res := &r.result
-	res.Samples = r.sift.late.samples
+	res.Samples = r.samples.late.samples
 	lost := container.Lost{CPUs: make(map[int]container.LostCount), Cgroups: make(map[container.CgroupID]container.LostCount)}
 	for _, ring := range r.rings {
 		t := &ring.tally
@@ -128,11 +128,11 @@ func (r *Recorder) sumUp(table *container.Table) {
 	slices.SortFunc(res.LostBy, func(a, b ContainerLoss) int {
 		return cmp.Or(cmp.Compare(b.Lost, a.Lost), cmp.Compare(a.Label, b.Label))
 	})
-	if n := r.side.forgotten; n > 0 {
+	if n := r.side.untracked; n > 0 {
 		res.note("there were more than %d processes at once: of %d the mount namespace was not remembered, and build-ids may be missing",
 			maxProcesses, n)
 	}
-	if n := r.side.unasked; n > 0 {
+	if n := r.side.unchecked; n > 0 {
 		res.note("more than %d processes at once had outlived their first thread: of %d others the mount namespace was not remembered, and build-ids may be missing",
 			maxOutlived, n)
 	}

@@ -25,7 +25,7 @@ type ring struct {
 	// been looked at begins at fresh.
 	pending []byte
 	fresh   int
-	caught  caught
+	drained drained
 	// a and b are the samples that the current pass reads, taken is their
 	// size as far as they lie in the ring; kept is room for those of them that
 	// are written, trimmed for what is left of dumped stacks.

@@ -22,35 +22,35 @@ import (
 type sidebandWalker struct {
 	event *perf.Event
 	names *names
-	// strangers may be nil.
-	strangers *strangers
-	keep      *keeper
-	code      *codeKeeper // keep's; nil without one
-	ids       *identifier
-	// lineage is there while the snapshot is taken.
-	lineage *lineage
+	// namespaced may be nil.
+	namespaced *namespacedProcesses
+	collector  *collector
+	jit        *jitCollector // keep's; nil without one
+	buildIDs   *buildIDResolver
+	// gaps is there while the snapshot is taken.
+	gaps *snapshotGaps
 	// filter and followed learn about tasks; both may be nil.
 	filter   *filter.Filter
-	followed *follower
-	reserve  *reserve // nil: every binary is offered to the keeper
+	tasks    *taskSet
+	deferred *deferredBinaries // nil: every binary is offered to the keeper
 	// mounts is the mount namespace of each process that lives or ended
 	// lately: rings are read one after the other, so that a mapping may be
 	// seen after the end of its process.
-	mounts       map[int32]space
+	mounts       map[int32]mountNS
 	ended, older []int32
 	// exits are the threads that have ended since the keeper was told.
 	exits []exit
-	// lives are the mount namespaces that have been seen; found counts those
+	// mountNSStates are the mount namespaces that have been seen; found counts those
 	// that were new. first is what the first life of a namespace is called, newest
 	// the greatest such number.
-	lives         map[uint64]*life
-	first, newest uint32
-	found         int
-	// told is about the snapshot.
-	told toldFiles
-	// forgotten counts the processes that there was no room for in mounts, unasked
+	mountNSStates                   map[uint64]*mountNSState
+	firstGeneration, lastGeneration uint32
+	newMountNS                      int
+	// snapshotFiles is about the snapshot.
+	snapshotFiles snapshotFiles
+	// untracked counts the processes that there was no room for in mounts, unasked
 	// those that were taken out of it and may have outlived their first thread.
-	forgotten, unasked uint64
+	untracked, unchecked uint64
 }
 
 // exit is the end of a thread.
@@ -59,19 +59,19 @@ type exit struct{ pid, tid int32 }
 // maxProcesses bounds the processes whose mount namespace is remembered.
 const maxProcesses = 1 << 20
 
-func newSidebandWalker(ev *perf.Event, fsys procfs.FS, n *names, k *keeper) sidebandWalker {
+func newSidebandWalker(ev *perf.Event, fsys procfs.FS, n *names, k *collector) sidebandWalker {
 	w := sidebandWalker{
-		event: ev, names: n, keep: k,
-		mounts: make(map[int32]space), lives: make(map[uint64]*life),
+		event: ev, names: n, collector: k,
+		mounts: make(map[int32]mountNS), mountNSStates: make(map[uint64]*mountNSState),
 	}
 	if n != nil {
-		w.strangers = n.strangers
+		w.namespaced = n.namespaced
 	}
 	var e *procroot.Access
 	if k != nil {
-		w.code, e = k.code, k.access
+		w.jit, e = k.jit, k.access
 	}
-	w.ids = newIdentifier(fsys, e)
+	w.buildIDs = newBuildIDResolver(fsys, e)
 	return w
 }
 
@@ -105,7 +105,7 @@ func (w *sidebandWalker) namespacesOf(_ *ring, b []byte) error {
 			if n := nativeOrder.Uint64(raw[nsCountAt:]); n <= max(perf.NSMnt, perf.NSPID) || pid != tid {
 				continue
 			}
-			e := entry{pid: pid, mnt: nativeOrder.Uint64(raw[nsMntAt:]), pidNS: nativeOrder.Uint64(raw[nsPIDSpaceAt:]), live: true}
+			e := nsChange{pid: pid, mnt: nativeOrder.Uint64(raw[nsMntAt:]), pidNS: nativeOrder.Uint64(raw[nsPIDSpaceAt:]), live: true}
 			if pid == child && pid != parent {
 				e.parent = parent
 			}
@@ -131,12 +131,12 @@ func (w *sidebandWalker) walk(ring *ring, b []byte) error {
 
 func (w *sidebandWalker) record(ring *ring, raw []byte) error {
 	ring.tally.records++
-	if w.lineage != nil {
-		if err := w.lineage.live(raw, w.event); err != nil {
+	if w.gaps != nil {
+		if err := w.gaps.sideband(raw, w.event); err != nil {
 			return err
 		}
 	}
-	if err := w.tell(raw); err != nil {
+	if err := w.notify(raw); err != nil {
 		return err
 	}
 	switch typ := perf.ParseHeader(raw, nativeOrder).Type; {
@@ -151,31 +151,31 @@ func (w *sidebandWalker) record(ring *ring, raw []byte) error {
 		}
 	case typ == perf.RecordLost && len(raw) >= lostMin:
 		ring.tally.lost += nativeOrder.Uint64(raw[lostCountAt:])
-		w.strangers.blind()
+		w.namespaced.setIncomplete()
 		if w.filter != nil {
 			w.filter.Blind()
 		}
 	case typ == perf.RecordKsymbol && len(raw) > ksymbolNameAt:
 		if n := bytes.IndexByte(raw[ksymbolNameAt:], 0); n >= 0 {
-			mendTrailer(raw, ksymbolNameAt+(n+8)&^7)
+			repairTrailer(raw, ksymbolNameAt+(n+8)&^7)
 		}
 	case typ == perf.RecordBPFEvent:
-		mendTrailer(raw, bpfEventEnd)
+		repairTrailer(raw, bpfEventEnd)
 	case typ == perf.RecordCgroup:
 		rec, err := perf.Decode(raw, nativeOrder, w.event)
 		if err != nil {
 			return fmt.Errorf("decode sideband: %w", err)
 		}
 		if c, ok := rec.(*perf.Cgroup); ok {
-			w.names.saw(c.ID, c.Path)
+			w.names.addCgroup(c.ID, c.Path)
 		}
 	}
 	return nil
 }
 
-// tell tells who tells tasks apart about a record of the kernel.
-func (w *sidebandWalker) tell(raw []byte) error {
-	if w.filter == nil && w.followed == nil {
+// notify tells who tells tasks apart about a record of the kernel.
+func (w *sidebandWalker) notify(raw []byte) error {
+	if w.filter == nil && w.tasks == nil {
 		return nil
 	}
 	switch perf.ParseHeader(raw, nativeOrder).Type {
@@ -184,27 +184,27 @@ func (w *sidebandWalker) tell(raw []byte) error {
 		if err != nil {
 			return fmt.Errorf("decode sideband: %w", err)
 		}
-		w.learn(rec)
+		w.notifyDecoded(rec)
 	}
 	return nil
 }
 
-// learn is tell for a record that is decoded.
-func (w *sidebandWalker) learn(rec perf.Record) {
+// notifyDecoded is tell for a record that is decoded.
+func (w *sidebandWalker) notifyDecoded(rec perf.Record) {
 	if w.filter != nil {
 		w.filter.Record(rec)
 	}
-	if w.followed != nil {
-		w.followed.record(rec)
+	if w.tasks != nil {
+		w.tasks.record(rec)
 	}
 }
 
-// mendTrailer moves the sample_id of a record, whose body ends at end, to where
+// repairTrailer moves the sample_id of a record, whose body ends at end, to where
 // the record does. When several recordings get a KSYMBOL or BPF_EVENT, the
 // kernel counts the sample_id of each in the size of those that come after it
 // (perf_event_ksymbol_output, perf_event_bpf_output, as of 6.18): what is at
 // the end is then what was in the ring before.
-func mendTrailer(raw []byte, end int) {
+func repairTrailer(raw []byte, end int) {
 	at := len(raw) - trailerSize
 	if end >= at {
 		return
@@ -219,35 +219,35 @@ func raw32(raw []byte, at int) int32 { return int32(nativeOrder.Uint32(raw[at:])
 // keeper.
 func (w *sidebandWalker) mapping(raw []byte, m *mapping) {
 	if perf.Misc(nativeOrder.Uint16(raw[mmap2MiscAt:]))&perf.MiscMmapData != 0 {
-		stamp(raw, nil) // not a program
+		setBuildID(raw, nil) // not a program
 		return
 	}
 	in := w.mounts[m.pid]
 	if perf.HoldsCode(m.path) {
-		w.offer(&binaryKey{FileKey: binaries.FileKey{Path: codeMemory}}, seen{int(m.pid), in.mnt, m.addr, m.addr + m.len})
+		w.enqueue(&binaryKey{FileKey: binaries.FileKey{Path: anonMemory}}, mappedAt{int(m.pid), in.ino, m.addr, m.addr + m.len})
 	}
-	f := w.ids.identify(m, in, w.mounts)
-	if stamp(raw, f.id); len(f.id) == 0 && in.life != 0 {
-		nativeOrder.PutUint64(raw[mmap2GenAt:], in.gen(m.inodeGen))
+	f := w.buildIDs.resolve(m, in, w.mounts)
+	if setBuildID(raw, f.id); len(f.id) == 0 && in.generation != 0 {
+		nativeOrder.PutUint64(raw[mmap2GenAt:], in.inodeGeneration(m.inodeGen))
 	}
-	if f.key.Path != "" && (f.kept == nil || !f.kept.settled.Load()) {
-		f.kept = w.offer(&f.key, seen{int(m.pid), in.mnt, m.addr, m.addr + m.len})
-		if f.kept != nil && f.silent {
-			f.kept.silent.Store(true)
+	if f.key.Path != "" && (f.collected == nil || !f.collected.settled.Load()) {
+		f.collected = w.enqueue(&f.key, mappedAt{int(m.pid), in.ino, m.addr, m.addr + m.len})
+		if f.collected != nil && f.timedOut {
+			f.collected.timedOut.Store(true)
 		}
 	}
 }
 
-// offer offers a file to the keeper. One that a process has mapped which is not
+// enqueue offers a file to the keeper. One that a process has mapped which is not
 // chosen is kept in reserve, unless it is the host's, which is not copied as long as it has a name.
 // The result is nil for what the keeper has not been told of.
-func (w *sidebandWalker) offer(key *binaryKey, at seen) *binary {
-	copied := at.mnt != w.keep.hostMnt || strings.HasSuffix(key.Path, " (deleted)") || w.keep.generated(key, at)
-	if w.reserve != nil && at.mnt != 0 && copied {
-		w.reserve.mapped(key, at)
+func (w *sidebandWalker) enqueue(key *binaryKey, at mappedAt) *binary {
+	copied := at.mnt != w.collector.hostMnt || strings.HasSuffix(key.Path, " (deleted)") || w.collector.generated(key, at)
+	if w.deferred != nil && at.mnt != 0 && copied {
+		w.deferred.add(key, at)
 		return nil
 	}
-	return w.keep.offer(key, at)
+	return w.collector.enqueue(key, at)
 }
 
 // status learns from a record of a snapshot.
@@ -255,15 +255,15 @@ func (w *sidebandWalker) status(rec perf.Record) {
 	switch rec := rec.(type) {
 	case *perf.Mmap2:
 		if perf.HoldsCode(rec.Filename) && rec.Misc&perf.MiscMmapData == 0 {
-			w.offer(&binaryKey{FileKey: binaries.FileKey{Path: codeMemory}},
-				seen{int(rec.PID), w.mounts[rec.PID].mnt, rec.Addr, rec.Addr + rec.Len})
+			w.enqueue(&binaryKey{FileKey: binaries.FileKey{Path: anonMemory}},
+				mappedAt{int(rec.PID), w.mounts[rec.PID].ino, rec.Addr, rec.Addr + rec.Len})
 		}
 		if isFile(rec.Filename) && (len(rec.BuildID) > 0 || rec.Ino != 0) {
 			w.statusMapping(rec)
 		}
 	case *perf.Namespaces:
 		if len(rec.Links) > max(perf.NSMnt, perf.NSPID) && rec.PID == rec.TID {
-			w.namespaces(entry{pid: rec.PID, mnt: rec.Links[perf.NSMnt].Ino, pidNS: rec.Links[perf.NSPID].Ino})
+			w.namespaces(nsChange{pid: rec.PID, mnt: rec.Links[perf.NSMnt].Ino, pidNS: rec.Links[perf.NSPID].Ino})
 		}
 	}
 }
@@ -271,46 +271,46 @@ func (w *sidebandWalker) status(rec perf.Record) {
 // statusMapping offers a file that a snapshot tells of, until the keeper has
 // decided about it.
 func (w *sidebandWalker) statusMapping(rec *perf.Mmap2) {
-	t := &w.told
+	t := &w.snapshotFiles
 	if rec.PID != t.pid {
 		t.pid, t.in = rec.PID, w.mounts[rec.PID]
 	}
-	rec.InoGen = t.in.gen(rec.InoGen)
-	file := binaries.FileKey{Major: rec.Maj, Minor: rec.Min, Inode: rec.Ino, Gen: rec.InoGen, Mnt: t.in.mnt, Path: rec.Filename}
+	rec.InoGen = t.in.inodeGeneration(rec.InoGen)
+	file := binaries.FileKey{Major: rec.Maj, Minor: rec.Min, Inode: rec.Ino, Gen: rec.InoGen, Mnt: t.in.ino, Path: rec.Filename}
 	if file != t.last {
-		t.last, t.binary = file, t.offered[file]
+		t.last, t.binary = file, t.enqueued[file]
 	}
 	if t.binary != nil && t.binary.settled.Load() {
 		return
 	}
-	w.ids.hold(rec, t.in)
+	w.buildIDs.addHolder(rec, t.in)
 	key := keyOf(rec, t.in)
-	t.binary = w.offer(&key, seen{int(rec.PID), t.in.mnt, rec.Addr, rec.Addr + rec.Len})
+	t.binary = w.enqueue(&key, mappedAt{int(rec.PID), t.in.ino, rec.Addr, rec.Addr + rec.Len})
 	if t.binary == nil {
 		return
 	}
-	if t.offered == nil || len(t.offered) >= maxKnown {
-		t.offered = make(map[binaries.FileKey]*binary)
+	if t.enqueued == nil || len(t.enqueued) >= maxKnown {
+		t.enqueued = make(map[binaries.FileKey]*binary)
 	}
-	t.offered[file] = t.binary
+	t.enqueued[file] = t.binary
 }
 
-// toldFiles are the files of a snapshot that the keeper knows.
-type toldFiles struct {
-	offered map[binaries.FileKey]*binary
+// snapshotFiles are the files of a snapshot that the keeper knows.
+type snapshotFiles struct {
+	enqueued map[binaries.FileKey]*binary
 	// pid is the process of the mapping before, in its mount namespace. last is
 	// the file of it, and binary what the keeper made of that.
 	pid    int32
-	in     space
+	in     mountNS
 	last   binaries.FileKey
 	binary *binary
 }
 
-// tellExits tells the keeper which threads have ended, when all that they have
+// notifyExits tells the keeper which threads have ended, when all that they have
 // mapped is known.
-func (w *sidebandWalker) tellExits() {
+func (w *sidebandWalker) notifyExits() {
 	for _, e := range w.exits {
-		w.code.exited(e.pid, e.tid)
+		w.jit.exited(e.pid, e.tid)
 	}
 	w.exits = w.exits[:0]
 }
@@ -331,19 +331,19 @@ func (w *sidebandWalker) round() {
 			continue
 		}
 		if _, known := w.mounts[pid]; known && outlived == maxOutlived {
-			w.unasked++
+			w.unchecked++
 		}
 		delete(w.mounts, pid)
-		w.strangers.ended(pid)
-		w.reserve.forget(pid)
+		w.namespaced.ended(pid)
+		w.deferred.forget(pid)
 	}
 	w.ended, w.older = w.older[:0], w.ended
-	w.ids.round++
-	w.code.nextRound()
+	w.buildIDs.round++
+	w.jit.nextRound()
 }
 
 // isThere says whether a process has a thread that has not ended.
 func (w *sidebandWalker) isThere(pid int32) bool {
-	st, err := w.ids.fs.Proc(int(pid)).Stat()
+	st, err := w.buildIDs.fs.Proc(int(pid)).Stat()
 	return err == nil && (st.State != 'Z' || st.NumThreads > 1)
 }

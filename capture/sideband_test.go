@@ -61,7 +61,7 @@ func TestMendTrailer(t *testing.T) {
 // What is read in place is what the encoder wrote there.
 func TestSidebandInPlace(t *testing.T) {
 	w := newSidebandWalker(sidebandEvent(), procfs.FS{}, nil, nil)
-	defer w.ids.close()
+	defer w.buildIDs.close()
 	var r ring
 	const pid = 1 << 30 // of no process
 	see := func(rec perf.Record) {
@@ -78,7 +78,7 @@ func TestSidebandInPlace(t *testing.T) {
 	links[perf.NSMnt].Ino++
 	see(&perf.Namespaces{PID: pid, TID: pid + 1, Links: links}) // a thread has its own copy
 	see(&perf.Namespaces{PID: pid + 2, TID: pid + 2, Links: links[:perf.NSMnt]})
-	if w.found != 1 || len(w.mounts) != 1 || w.mounts[pid] != (space{mnt: 4026531841}) {
+	if w.newMountNS != 1 || len(w.mounts) != 1 || w.mounts[pid] != (mountNS{ino: 4026531841}) {
 		t.Errorf("mount namespaces are %v", w.mounts)
 	}
 	see(&perf.Lost{N: 42})
@@ -114,7 +114,7 @@ func TestSidebandInPlace(t *testing.T) {
 // executes a program and gets the number of the first.
 func TestProcessOutlivesItsFirstThread(t *testing.T) {
 	w := newSidebandWalker(sidebandEvent(), procfs.FS{}, nil, nil)
-	defer w.ids.close()
+	defer w.buildIDs.close()
 	self := int32(os.Getpid())
 	links := make([]perf.NSLink, perf.NSCgroup+1)
 	links[perf.NSMnt].Ino = 4026531841
@@ -130,7 +130,7 @@ func TestProcessOutlivesItsFirstThread(t *testing.T) {
 	for range 5 {
 		w.round()
 	}
-	if w.mounts[self].mnt != 4026531841 {
+	if w.mounts[self].ino != 4026531841 {
 		t.Error("a process that runs was forgotten")
 	}
 	if n := len(w.ended) + len(w.older); n != 1 {

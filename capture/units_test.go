@@ -283,10 +283,10 @@ func TestKeeperReasons(t *testing.T) {
 	}
 	self := int32(os.Getpid())
 	id := []byte("0123456789abcdef0123")
-	k := newKeeper(&Options{Store: t.TempDir(), MaxBinary: 100}, procfs.FS{})
+	k := newCollector(&Options{Store: t.TempDir(), MaxBinary: 100}, procfs.FS{})
 	defer k.close()
 	w := newSidebandWalker(nil, procfs.FS{}, nil, k)
-	defer w.ids.close()
+	defer w.buildIDs.close()
 	k.hostMnt = 1 // so that everything is a container's
 	k.start()
 	offer := func(pid int32, path string, id []byte) {
@@ -304,7 +304,7 @@ func TestKeeperReasons(t *testing.T) {
 	offer(self, "/no/such/file", id)
 	k.wait()
 	sum, list := k.result()
-	want := map[string]int{errGone.Error(): 2, sys.ErrNotRegular.Error(): 1, errTooLarge.Error(): 1, errServed.Error(): 1}
+	want := map[string]int{errGone.Error(): 2, sys.ErrNotRegular.Error(): 1, errTooLarge.Error(): 1, errOnFUSE.Error(): 1}
 	for reason, n := range want {
 		if sum.Missing[reason] != n {
 			t.Errorf("%d are missing because %q, want %d: %v", sum.Missing[reason], reason, n, sum.Missing)
@@ -314,7 +314,7 @@ func TestKeeperReasons(t *testing.T) {
 		t.Errorf("%+v, %d files", sum, len(list))
 	}
 	// A process that still lives gets another chance.
-	if b := k.known[keyOf(&perf.Mmap2{Filename: "/gone", BuildID: id}, space{})]; b == nil || b.err != errGone {
+	if b := k.known[keyOf(&perf.Mmap2{Filename: "/gone", BuildID: id}, mountNS{})]; b == nil || b.err != errGone {
 		t.Fatalf("%+v", b)
 	}
 	offer(self, "/gone", id)
@@ -348,7 +348,7 @@ func TestNamesPause(t *testing.T) {
 func TestNamesWithoutResolver(t *testing.T) {
 	n := newNames(nil, nil, 0)
 	const id = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
-	n.saw(42, "/docker/"+id)
+	n.addCgroup(42, "/docker/"+id)
 	// Before it is started: count does not wait for who looks for names.
 	if got := n.count(map[uint64]uint64{42: 1, 43: 1}); got != 1 {
 		t.Errorf("%d containers, want 1", got)
@@ -376,22 +376,22 @@ func TestNamesWithoutResolver(t *testing.T) {
 // What a long recording could fill memory with is bounded, and what was left
 // out is told.
 func TestBounds(t *testing.T) {
-	k := newKeeper(&Options{}, procfs.FS{})
+	k := newCollector(&Options{}, procfs.FS{})
 	defer k.close()
 	for i := range maxFiles {
 		k.known[binaryKey{id: strconv.Itoa(i)}] = &binary{}
 	}
 	known := binaryKey{id: "7"}
-	if k.offer(&known, seen{}) == nil || k.offer(&binaryKey{id: "new"}, seen{}) != nil || len(k.known) != maxFiles {
+	if k.enqueue(&known, mappedAt{}) == nil || k.enqueue(&binaryKey{id: "new"}, mappedAt{}) != nil || len(k.known) != maxFiles {
 		t.Errorf("%d files are known", len(k.known))
 	}
-	if sum, _ := k.result(); sum.Missing[errMany.Error()] != 1 {
+	if sum, _ := k.result(); sum.Missing[errTooManyFiles.Error()] != 1 {
 		t.Errorf("missing: %v, want one that was too many", sum.Missing)
 	}
 
 	n := newNames(nil, nil, 0)
 	for i := range uint64(maxQueue + 2) {
-		n.saw(i+1, "/x")
+		n.addCgroup(i+1, "/x")
 	}
 	if len(n.queue) != maxQueue {
 		t.Errorf("%d cgroups wait", len(n.queue))
@@ -402,20 +402,20 @@ func TestBounds(t *testing.T) {
 	}
 
 	w := newSidebandWalker(nil, procfs.FS{}, nil, nil)
-	defer w.ids.close()
+	defer w.buildIDs.close()
 	for pid := range int32(maxProcesses + 2) {
-		w.namespaces(entry{pid: pid, mnt: 1, pidNS: 2})
+		w.namespaces(nsChange{pid: pid, mnt: 1, pidNS: 2})
 	}
-	w.namespaces(entry{pid: 5, mnt: 3, pidNS: 4})
-	if len(w.mounts) != maxProcesses || w.forgotten != 2 || w.mounts[5] != (space{mnt: 3}) {
-		t.Errorf("%d processes, %d forgotten, %d", len(w.mounts), w.forgotten, w.mounts[5].mnt)
+	w.namespaces(nsChange{pid: 5, mnt: 3, pidNS: 4})
+	if len(w.mounts) != maxProcesses || w.untracked != 2 || w.mounts[5] != (mountNS{ino: 3}) {
+		t.Errorf("%d processes, %d forgotten, %d", len(w.mounts), w.untracked, w.mounts[5].ino)
 	}
 
 	accounts := make(map[uint64]uint64)
-	for id := range uint64(maxBooked + 2) {
-		book(accounts, id, 1)
+	for id := range uint64(maxCounted + 2) {
+		addCount(accounts, id, 1)
 	}
-	if len(accounts) != maxBooked || accounts[0] != 3 || accounts[1] != 1 {
+	if len(accounts) != maxCounted || accounts[0] != 3 || accounts[1] != 1 {
 		t.Errorf("%d accounts, %d in none's", len(accounts), accounts[0])
 	}
 }
@@ -425,7 +425,7 @@ func TestBounds(t *testing.T) {
 func TestKeeperGrowingFile(t *testing.T) {
 	testutil.Require(t, testutil.Tool("gcc"))
 	prog := testutil.CompileC(t, "int main(void) { return 0; }\n")
-	k := newKeeper(&Options{Store: t.TempDir()}, procfs.FS{})
+	k := newCollector(&Options{Store: t.TempDir()}, procfs.FS{})
 	defer k.close()
 	file, err := os.OpenFile(prog, os.O_RDWR|os.O_APPEND, 0)
 	if err != nil {
@@ -447,7 +447,7 @@ func TestKeeperGrowingFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	left := k.left.Load()
-	f := fate{id: id}
+	f := outcome{id: id}
 	if err := k.copy(&f, file, info, &binaryKey{id: string(id.Bytes()), FileKey: binaries.FileKey{Path: prog}}); err != nil {
 		t.Fatal(err)
 	}

@@ -128,8 +128,8 @@ func (f *bpfLogFlags) live(e *env, cmd *cobra.Command) error {
 	ctx, cancel := context.WithCancel(cmd.Context())
 	defer cancel()
 	t := &bpfTeller{f: f, to: e.stdout, ctx: ctx, cancel: cancel, containers: r, names: newBPFNames(r.Table()),
-		wall: func(ns uint64) time.Time { return began.Add(time.Duration(ns)) }, book: bpfprog.NewBook()}
-	w, err := bpfprog.OpenWatcher(bpfprog.WatchOptions{Book: t.book, Load: t.load, Unload: t.unload})
+		wall: func(ns uint64) time.Time { return began.Add(time.Duration(ns)) }, book: bpfprog.NewProgramTable()}
+	w, err := bpfprog.OpenWatcher(bpfprog.WatchOptions{Table: t.book, Load: t.load, Unload: t.unload})
 	if err != nil {
 		return err
 	}
@@ -168,7 +168,7 @@ type bpfTeller struct {
 	containers *container.Resolver
 	names      *bpfNames
 	wall       func(uint64) time.Time
-	book       *bpfprog.Book
+	book       *bpfprog.ProgramTable
 	failed     error
 }
 

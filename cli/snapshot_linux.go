@@ -210,7 +210,7 @@ func (f *snapshotFlags) summary(e *env, s *snapshot.Stats, more string) {
 			fmt.Fprintf(e.stderr, "gantry: %s %s\n", plural(n.n, "process", "processes"), n.why)
 		}
 	}
-	if s.Silent > 0 {
-		fmt.Fprintf(e.stderr, "gantry: no build-id of %s: the file system did not answer in time\n", plural(s.Silent, "mapped file", "mapped files"))
+	if s.TimedOut > 0 {
+		fmt.Fprintf(e.stderr, "gantry: no build-id of %s: the file system did not answer in time\n", plural(s.TimedOut, "mapped file", "mapped files"))
 	}
 }

@@ -13,15 +13,15 @@ import (
 )
 
 const (
-	// maxBook bounds the details in a Book, in bytes.
-	maxBook = 192 << 20
-	// maxLives bounds the programs that a Book remembers.
-	maxLives = 1 << 17
+	// maxDetailBytes bounds the details in a Book, in bytes.
+	maxDetailBytes = 192 << 20
+	// maxPrograms bounds the programs that a Book remembers.
+	maxPrograms = 1 << 17
 )
 
-// A Book keeps what is known of programs, those that are gone too. Its methods
+// A ProgramTable keeps what is known of programs, those that are gone too. Its methods
 // may be called by several goroutines.
-type Book struct {
+type ProgramTable struct {
 	mu    sync.Mutex
 	byID  map[uint32]*Program
 	order []uint32
@@ -47,17 +47,17 @@ type Program struct {
 	Details *Details // nil if they were missed
 }
 
-// NewBook returns an empty Book.
-func NewBook() *Book {
-	return &Book{byID: make(map[uint32]*Program), btf: make(map[uint32][]byte)}
+// NewProgramTable returns an empty Book.
+func NewProgramTable() *ProgramTable {
+	return &ProgramTable{byID: make(map[uint32]*Program), btf: make(map[uint32][]byte)}
 }
 
 // get finds or makes the entry of a program; nil if there are too many. mu is
 // held.
-func (b *Book) get(id uint32) *Program {
+func (b *ProgramTable) get(id uint32) *Program {
 	p := b.byID[id]
 	if p == nil {
-		if len(b.byID) >= maxLives {
+		if len(b.byID) >= maxPrograms {
 			b.tally.Forgot++
 			return nil
 		}
@@ -68,8 +68,8 @@ func (b *Book) get(id uint32) *Program {
 	return p
 }
 
-// loaded takes note of a load. It returns false if the program is known.
-func (b *Book) loaded(id uint32, tag [8]byte, time uint64, loader *perfdata.BPFLoader) bool {
+// added takes note of a load. It returns false if the program is known.
+func (b *ProgramTable) added(id uint32, tag [8]byte, time uint64, loader *perfdata.BPFLoader) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p := b.get(id)
@@ -82,8 +82,8 @@ func (b *Book) loaded(id uint32, tag [8]byte, time uint64, loader *perfdata.BPFL
 	return true
 }
 
-// who corrects who loaded a program.
-func (b *Book) who(id uint32, loader *perfdata.BPFLoader) {
+// setLoader corrects who loaded a program.
+func (b *ProgramTable) setLoader(id uint32, loader *perfdata.BPFLoader) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if p := b.byID[id]; p != nil {
@@ -92,7 +92,7 @@ func (b *Book) who(id uint32, loader *perfdata.BPFLoader) {
 }
 
 // unloaded takes note that a program is gone.
-func (b *Book) unloaded(id uint32, tag [8]byte, time uint64) {
+func (b *ProgramTable) unloaded(id uint32, tag [8]byte, time uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if p := b.get(id); p != nil {
@@ -100,9 +100,9 @@ func (b *Book) unloaded(id uint32, tag [8]byte, time uint64) {
 	}
 }
 
-// details takes what was read of a program, unless that is known; slept is how
+// setDetails takes what was read of a program, unless that is known; slept is how
 // far the clock of its load was ahead of that of records.
-func (b *Book) details(d *Details, route perfdata.BPFRoute, slept uint64) {
+func (b *ProgramTable) setDetails(d *Details, route perfdata.BPFRoute, slept uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p := b.get(d.ID)
@@ -118,7 +118,7 @@ func (b *Book) details(d *Details, route perfdata.BPFRoute, slept uint64) {
 	if !shared {
 		size += len(d.BTF)
 	}
-	if b.bytes+size > maxBook {
+	if b.bytes+size > maxDetailBytes {
 		p.Missed = "there was no room for its details"
 		b.tally.Missed++
 		return
@@ -139,8 +139,8 @@ func (b *Book) details(d *Details, route perfdata.BPFRoute, slept uint64) {
 	b.tally.ByRoute[route]++
 }
 
-// missed takes note of why a program has no details.
-func (b *Book) missed(id uint32, why string) {
+// setMissed takes note of why a program has no details.
+func (b *ProgramTable) setMissed(id uint32, why string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if p := b.get(id); p != nil && p.Details == nil && p.Missed == "" {
@@ -150,7 +150,7 @@ func (b *Book) missed(id uint32, why string) {
 }
 
 // unknown: nothing has been read of a program.
-func (b *Book) unknown(id uint32) bool {
+func (b *ProgramTable) unknown(id uint32) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p := b.byID[id]
@@ -158,14 +158,14 @@ func (b *Book) unknown(id uint32) bool {
 }
 
 // Note keeps a text for the Tally.
-func (b *Book) Note(text string) {
+func (b *ProgramTable) Note(text string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.tally.Notes = append(b.tally.Notes, text)
 }
 
 // lost counts records that the kernel had no room for.
-func (b *Book) lost(n uint64) {
+func (b *ProgramTable) lost(n uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.tally.Lost += n
@@ -173,7 +173,7 @@ func (b *Book) lost(n uint64) {
 
 // attach sets where programs are attached, by id. Those that are gone keep what
 // was known.
-func (b *Book) attach(at map[uint32][]perfdata.BPFAttachment) {
+func (b *ProgramTable) attach(at map[uint32][]perfdata.BPFAttachment) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for id, list := range at {
@@ -184,7 +184,7 @@ func (b *Book) attach(at map[uint32][]perfdata.BPFAttachment) {
 }
 
 // Tally returns the counts so far.
-func (b *Book) Tally() Tally {
+func (b *ProgramTable) Tally() Tally {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	t := b.tally
@@ -198,7 +198,7 @@ func (b *Book) Tally() Tally {
 
 // Programs calls fn for each program, in the order in which they were seen. fn
 // keeps nothing of it but Details, which do not change.
-func (b *Book) Programs(fn func(*Program)) {
+func (b *ProgramTable) Programs(fn func(*Program)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, id := range b.order {
@@ -207,7 +207,7 @@ func (b *Book) Programs(fn func(*Program)) {
 }
 
 // Program returns what is known of a program.
-func (b *Book) Program(id uint32) (Program, bool) {
+func (b *ProgramTable) Program(id uint32) (Program, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p := b.byID[id]
@@ -217,8 +217,8 @@ func (b *Book) Program(id uint32) (Program, bool) {
 	return *p, true
 }
 
-// Lives are the lives of all programs.
-func (b *Book) Lives() []perfdata.BPFLife {
+// List are the lives of all programs.
+func (b *ProgramTable) List() []perfdata.BPFLife {
 	var list []perfdata.BPFLife
 	b.Programs(func(p *Program) { list = append(list, p.BPFLife) })
 	return list
@@ -226,7 +226,7 @@ func (b *Book) Lives() []perfdata.BPFLife {
 
 // Sections are the features BPF_PROG_INFO and BPF_BTF with all details; nil if
 // there are none. perf wants the programs by their ids.
-func (b *Book) Sections() (info, btf []byte) {
+func (b *ProgramTable) Sections() (info, btf []byte) {
 	var programs []perfdata.BPFProgram
 	var types []perfdata.BPFBTF
 	b.Programs(func(p *Program) {
@@ -252,14 +252,14 @@ func (b *Book) Sections() (info, btf []byte) {
 
 // Taken is how many programs have given details so far, and how many bytes of them
 // there are, about.
-func (b *Book) Taken() (programs uint64, size int) {
+func (b *ProgramTable) Taken() (programs uint64, size int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.taken, b.bytes
 }
 
 // Forget drops a program, for a Book that is kept for long.
-func (b *Book) Forget(id uint32) {
+func (b *ProgramTable) Forget(id uint32) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p := b.byID[id]

@@ -60,7 +60,7 @@ func (c *copier) close() error {
 }
 
 // report notes what went wrong.
-func (c *copier) report(b *Book) {
+func (c *copier) report(b *ProgramTable) {
 	if c == nil {
 		return
 	}
@@ -103,9 +103,9 @@ func (c *copier) read() {
 // copied is a program as it was copied.
 type copied struct{ *loads.Program }
 
-// tell fills in who loaded it. It is false if it was copied while another task
+// setLoader fills in who loaded it. It is false if it was copied while another task
 // of that CPU loaded one as well.
-func (c *copied) tell(l *perfdata.BPFLoader) bool {
+func (c *copied) setLoader(l *perfdata.BPFLoader) bool {
 	if c.Loader.TID != l.TID {
 		return false
 	}
@@ -154,13 +154,13 @@ func (w *Watcher) settled(l *lateLoad, last bool) bool {
 	c := w.copier.take(l.id)
 	switch {
 	case c != nil:
-		w.book.details(c.details(), perfdata.BPFRouteKernel, w.slept)
+		w.table.setDetails(c.details(), perfdata.BPFRouteKernel, w.bootOffset)
 		loader := *l.loader
-		if c.tell(&loader) {
-			w.book.who(l.id, &loader)
+		if c.setLoader(&loader) {
+			w.table.setLoader(l.id, &loader)
 		}
 	case last:
-		w.book.missed(l.id, reason(l.err))
+		w.table.setMissed(l.id, reason(l.err))
 	default:
 		return false
 	}

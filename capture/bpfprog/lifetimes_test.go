@@ -18,10 +18,10 @@ import (
 // of 300, each with its functions and lines. Zero is closed at once.
 func TestLifetimes(t *testing.T) {
 	testutil.Require(t, testutil.Root)
-	o := WatchOptions{Book: NewBook()}
+	o := WatchOptions{Table: NewProgramTable()}
 	names := make(chan string, 4096) // more than a test and its neighbours load
 	o.Load = func(id uint32) {
-		p, _ := o.Book.Program(id)
+		p, _ := o.Table.Program(id)
 		select {
 		case names <- p.Name:
 		default:

@@ -129,7 +129,7 @@ func TestIncompleteCopy(t *testing.T) {
 			if !w.load(&event{kind: BPFLoad, id: id, tag: part.Tag, time: 1}, fd, gone) {
 				t.Fatal("it is late")
 			}
-			p, _ := w.Book().Program(id)
+			p, _ := w.Table().Program(id)
 			if p.Route != test.route || p.Details == nil {
 				t.Fatalf("%+v", p.BPFLife)
 			}

@@ -35,8 +35,8 @@ const (
 
 // WatchOptions say how to watch. The zero value is good.
 type WatchOptions struct {
-	FS   procfs.FS
-	Book *Book // where to put what was found; nil is a new one
+	FS    procfs.FS
+	Table *ProgramTable // where to put what was found; nil is a new one
 	// Load and Unload are called in Run's goroutine for each record of the
 	// kernel, when the Book has the program, with its details if they could be
 	// read. They may be nil.
@@ -48,25 +48,25 @@ type WatchOptions struct {
 
 // A Watcher reads the details of programs as they are loaded.
 type Watcher struct {
-	opts   WatchOptions
-	book   *Book
-	events []*perfevent.Event
-	rings  []*perfevent.Ring
-	poll   *sys.Poller
-	ready  []sys.Ready
-	reader Reader
-	tasks  *taskReader
-	slept  uint64
-	links  time.Time // when to look at them again; zero: not
-	batch  []event
-	copier *copier // nil: that route is off or refused
+	opts       WatchOptions
+	table      *ProgramTable
+	events     []*perfevent.Event
+	rings      []*perfevent.Ring
+	poll       *sys.Poller
+	ready      []sys.Ready
+	reader     Reader
+	tasks      *taskReader
+	bootOffset uint64
+	links      time.Time // when to look at them again; zero: not
+	batch      []event
+	copier     *copier // nil: that route is off or refused
 	// refused is why there is no copier, although it was asked for.
 	refused error
 	// late are loads that are known of neither route yet.
 	late []lateLoad
-	// hurry: what was read last was not all copied.
-	hurry   bool
-	resting bool // records do not wake it
+	// uncopied: what was read last was not all copied.
+	uncopied bool
+	resting  bool // records do not wake it
 }
 
 // event is a BPF_EVENT.
@@ -82,9 +82,9 @@ type event struct {
 // perfevent.ErrPermission without CAP_PERFMON, CAP_SYS_ADMIN or
 // kernel.perf_event_paranoid below 1; perfevent.ErrUnsupported before Linux 5.1.
 func OpenWatcher(o WatchOptions) (_ *Watcher, err error) {
-	w := &Watcher{opts: o, book: o.Book, tasks: newTaskReader(o.FS)}
-	if w.book == nil {
-		w.book = NewBook()
+	w := &Watcher{opts: o, table: o.Table, tasks: newTaskReader(o.FS)}
+	if w.table == nil {
+		w.table = NewProgramTable()
 	}
 	defer func() {
 		if err != nil {
@@ -143,8 +143,8 @@ func (w *Watcher) open(i, cpu int) error {
 	return w.poll.AddMutable(ev.FD(), i)
 }
 
-// Book is where the programs are.
-func (w *Watcher) Book() *Book { return w.book }
+// Table is where the programs are.
+func (w *Watcher) Table() *ProgramTable { return w.table }
 
 // Refused is why programs that live microseconds may be missed: the route of the
 // BPF program is not open. It is nil if that works, or was not asked for.
@@ -153,7 +153,7 @@ func (w *Watcher) Refused() error { return w.refused }
 // Start begins to watch: what is loaded from now on will be seen by Run. slept is
 // how far CLOCK_BOOTTIME is ahead of CLOCK_MONOTONIC, in ns.
 func (w *Watcher) Start(slept uint64) error {
-	w.slept = slept
+	w.bootOffset = slept
 	// Copies first, so that there is one of all that records tell of.
 	if w.copier != nil {
 		if err := w.copier.start(); err != nil {
@@ -177,12 +177,12 @@ func (w *Watcher) Start(slept uint64) error {
 // Start misses none. It may be called again, and while Run runs. fs.ErrPermission
 // without CAP_SYS_ADMIN.
 func (w *Watcher) ReadAll() error {
-	err := new(Reader).List(w.book.unknown, func(id uint32, d *Details, err error) error {
+	err := new(Reader).List(w.table.unknown, func(id uint32, d *Details, err error) error {
 		if err != nil {
-			w.book.missed(id, reason(err))
+			w.table.setMissed(id, reason(err))
 			return nil
 		}
-		w.book.details(d, perfdata.BPFRouteStatus, w.slept)
+		w.table.setDetails(d, perfdata.BPFRouteStatus, w.bootOffset)
 		return nil
 	})
 	if err != nil {
@@ -204,11 +204,11 @@ func (w *Watcher) Run(ctx context.Context) error {
 		}
 		w.settle(last)
 		if last {
-			w.copier.report(w.book)
+			w.copier.report(w.table)
 			w.readLinks()
 			return nil
 		}
-		if woke, err := w.rest(some && !w.hurry); err != nil {
+		if woke, err := w.rest(some && !w.uncopied); err != nil {
 			return err
 		} else if woke {
 			continue // what came before does not wake it
@@ -280,7 +280,7 @@ func (w *Watcher) Close() error {
 // drain handles what is in the rings, and tells whether there was something.
 // Programs are opened before anything is read: each may be gone in a moment.
 func (w *Watcher) drain() (some bool, err error) {
-	w.hurry = false
+	w.uncopied = false
 	for {
 		w.batch = w.batch[:0]
 		for _, r := range w.rings {
@@ -321,7 +321,7 @@ func (w *Watcher) take(r *perfevent.Ring) error {
 				pid: int32(nativeOrder.Uint32(raw[eventPIDAt:])), tid: int32(nativeOrder.Uint32(raw[eventTIDAt:])),
 			})
 		case typ == perf.RecordLost && len(raw) >= lostMin:
-			w.book.lost(nativeOrder.Uint64(raw[lostAt:]))
+			w.table.lost(nativeOrder.Uint64(raw[lostAt:]))
 		}
 	}
 	r.Consume(len(a) + len(b))
@@ -352,7 +352,7 @@ func (w *Watcher) handle(list []event) {
 			open[e.id] = nil // closed
 		case BPFUnload:
 			w.settleOne(e.id)
-			w.book.unloaded(e.id, e.tag, e.time)
+			w.table.unloaded(e.id, e.tag, e.time)
 			call(w.opts.Unload, e.id)
 		}
 	}
@@ -373,11 +373,11 @@ func (w *Watcher) load(e *event, fd *sys.FD, err error) bool {
 	}
 	loader := &perfdata.BPFLoader{PID: e.pid, TID: e.tid}
 	copied := w.copier.take(e.id)
-	w.hurry = w.hurry || copied == nil
-	if copied == nil || !copied.tell(loader) {
+	w.uncopied = w.uncopied || copied == nil
+	if copied == nil || !copied.setLoader(loader) {
 		w.tasks.read(loader)
 	}
-	if !w.book.loaded(e.id, e.tag, e.time, loader) {
+	if !w.table.added(e.id, e.tag, e.time, loader) {
 		return true
 	}
 	var d *Details
@@ -386,14 +386,14 @@ func (w *Watcher) load(e *event, fd *sys.FD, err error) bool {
 	}
 	switch {
 	case d != nil:
-		w.book.details(d, perfdata.BPFRouteEvent, w.slept)
+		w.table.setDetails(d, perfdata.BPFRouteEvent, w.bootOffset)
 	case copied != nil:
-		w.book.details(copied.details(), perfdata.BPFRouteKernel, w.slept)
+		w.table.setDetails(copied.details(), perfdata.BPFRouteKernel, w.bootOffset)
 	case w.copier != nil:
 		w.late = append(w.late, lateLoad{id: e.id, loader: loader, since: time.Now(), err: err})
 		return false
 	default:
-		w.book.missed(e.id, reason(err))
+		w.table.setMissed(e.id, reason(err))
 	}
 	return true
 }
@@ -414,6 +414,6 @@ func reason(err error) string {
 // readLinks puts down where the programs of the Book are attached.
 func (w *Watcher) readLinks() {
 	if at, err := Links(w.tasks.tree); err == nil {
-		w.book.attach(at)
+		w.table.attach(at)
 	}
 }

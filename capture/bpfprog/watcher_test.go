@@ -19,7 +19,7 @@ import (
 )
 
 // watch runs a Watcher until the test calls stop, which returns its Book.
-func watch(t *testing.T, o WatchOptions) (stop func() *Book) {
+func watch(t *testing.T, o WatchOptions) (stop func() *ProgramTable) {
 	t.Helper()
 	w, err := OpenWatcher(o)
 	if err != nil {
@@ -29,7 +29,7 @@ func watch(t *testing.T, o WatchOptions) (stop func() *Book) {
 }
 
 // run is watch for a Watcher that is open. It closes it when the test ends.
-func run(t *testing.T, w *Watcher) (stop func() *Book) {
+func run(t *testing.T, w *Watcher) (stop func() *ProgramTable) {
 	t.Helper()
 	t.Cleanup(func() { w.Close() })
 	if err := w.Start(0); err != nil {
@@ -45,13 +45,13 @@ func run(t *testing.T, w *Watcher) (stop func() *Book) {
 			<-done
 		}
 	})
-	return func() *Book {
+	return func() *ProgramTable {
 		stopped = true
 		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		return w.Book()
+		return w.Table()
 	}
 }
 
@@ -144,7 +144,7 @@ func TestReadAll(t *testing.T) {
 	if err := w.ReadAll(); err != nil {
 		t.Fatal(err)
 	}
-	p, ok := w.Book().Program(id)
+	p, ok := w.Table().Program(id)
 	if !ok || !p.Before || p.Route != perfdata.BPFRouteStatus || p.Loaded == 0 {
 		t.Fatalf("%+v, %v", p.BPFLife, ok)
 	}

@@ -32,8 +32,8 @@ type Sample struct {
 	Passed bool
 }
 
-// Place is where the task of a sample was. It can be decided about again later.
-type Place struct {
+// Origin is where the task of a sample was. It can be decided about again later.
+type Origin struct {
 	cgroup uint64
 	ns     nsID
 	passed bool
@@ -42,8 +42,8 @@ type Place struct {
 
 // Decide decides about a sample. One to be held is decided about by Settle when
 // Refresh has settled something.
-func (f *Filter) Decide(s *Sample) (Verdict, Place) {
-	p := Place{cgroup: s.Cgroup, passed: s.Passed, dead: s.TID < 0}
+func (f *Filter) Decide(s *Sample) (Verdict, Origin) {
+	p := Origin{cgroup: s.Cgroup, passed: s.Passed, dead: s.TID < 0}
 	if len(f.plan.masks) > 0 {
 		p.ns = f.at(s.TID, s.Time)
 	}
@@ -51,7 +51,7 @@ func (f *Filter) Decide(s *Sample) (Verdict, Place) {
 }
 
 // Settle decides about a sample that was held. last: it is not held any longer.
-func (f *Filter) Settle(p Place, last bool) Verdict {
+func (f *Filter) Settle(p Origin, last bool) Verdict {
 	v := f.judge(p)
 	switch {
 	case v == Hold && last:
@@ -74,7 +74,7 @@ func (f *Filter) Settle(p Place, last bool) Verdict {
 }
 
 // judge is verdict of filter.bpf.c, by what user space knows.
-func (f *Filter) judge(at Place) Verdict {
+func (f *Filter) judge(at Origin) Verdict {
 	said, known := f.lookUp(at.cgroup)
 	return f.weigh(said, known, at.ns)
 }
@@ -119,15 +119,15 @@ func (f *Filter) lookUp(id uint64) (s state, known bool) {
 
 // find is the path of a cgroup that exists now, "" if there is none.
 func (f *Filter) find(id uint64) string {
-	if f.tree == nil || id == 0 || f.lost[id] {
+	if f.tree == nil || id == 0 || f.missing[id] {
 		return ""
 	}
 	dir, err := sys.OpenCgroup(f.tree, id)
 	if err != nil {
-		if len(f.lost) >= maxLost {
-			clear(f.lost)
+		if len(f.missing) >= maxMissing {
+			clear(f.missing)
 		}
-		f.lost[id] = true
+		f.missing[id] = true
 		return ""
 	}
 	defer dir.Close()
@@ -138,8 +138,8 @@ func (f *Filter) find(id uint64) string {
 	return f.full(path)
 }
 
-// maxLost bounds the cgroups that are remembered to be gone.
-const maxLost = 1 << 12
+// maxMissing bounds the cgroups that are remembered to be gone.
+const maxMissing = 1 << 12
 
 // byNamespaces is the rules whose condition on namespaces holds, those of which
 // that is not settled, and those of which nothing tells.
@@ -147,7 +147,7 @@ func (f *Filter) byNamespaces(ns nsID) (rules, maybe, dark kernel.Rules) {
 	if len(f.plan.masks) == 0 {
 		return 0, 0, 0
 	}
-	p := f.place(ns, false)
+	p := f.rulesOf(ns, false)
 	rules = p.any
 	for _, i := range p.ids {
 		rules |= i.rules

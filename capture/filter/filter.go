@@ -34,10 +34,10 @@ type Filter struct {
 	tasks      *tasks
 	cgroups    map[uint64]*cgroup
 	identities map[kernel.Identity]*identity
-	places     []place // by nsID
-	pending    int     // how many cgroups and identities are not settled
-	clocks     bool    // time namespaces count
-	slept      uint64  // how much CLOCK_BOOTTIME is ahead of CLOCK_MONOTONIC
+	nsRules    []nsRules // by nsID
+	pending    int       // how many cgroups and identities are not settled
+	clocks     bool      // time namespaces count
+	bootOffset uint64    // how much CLOCK_BOOTTIME is ahead of CLOCK_MONOTONIC
 
 	// perfTree is the hierarchy of the cgroups of samples, nil if there is
 	// none, tree its mount point; prefix is what is in front of the paths in
@@ -45,7 +45,7 @@ type Filter struct {
 	perfTree *procfs.CgroupTree
 	tree     *sys.FD
 	prefix   string
-	lost     map[uint64]bool // not found there
+	missing  map[uint64]bool // not found there
 	ids      map[string]uint64
 	sweepAt  int
 	// blind: sideband was lost, or does not tell of namespaces. Then what is
@@ -96,8 +96,8 @@ type identity struct {
 // waiting: it is not settled what the identity satisfies, and it matters.
 func (i *identity) waiting() bool { return i.maybe != 0 && !i.empty }
 
-// place is what namespaces mean under the masks of the plan.
-type place struct {
+// nsRules is what namespaces mean under the masks of the plan.
+type nsRules struct {
 	known bool // it has been worked out
 	any   kernel.Rules
 	// maybe are the rules that it may satisfy, as far as is known of it.
@@ -111,7 +111,7 @@ func New(p *Plan, view *View, fsys procfs.FS) (*Filter, error) {
 	f := newFilter(p, view, fsys)
 	if boot, err := sys.ClockBoottime.Now(); err == nil {
 		if mono, err := sys.ClockMonotonic.Now(); err == nil {
-			f.slept = uint64(max(boot-mono, 0))
+			f.bootOffset = uint64(max(boot-mono, 0))
 		}
 	}
 	trees, err := fsys.CgroupTrees()
@@ -131,7 +131,7 @@ func New(p *Plan, view *View, fsys procfs.FS) (*Filter, error) {
 
 func newFilter(p *Plan, view *View, fsys procfs.FS) *Filter {
 	return &Filter{
-		plan: p, view: view, fs: fsys, now: time.Now, tasks: newTasks(p.host), lost: make(map[uint64]bool), ids: make(map[string]uint64),
+		plan: p, view: view, fs: fsys, now: time.Now, tasks: newTasks(p.host), missing: make(map[uint64]bool), ids: make(map[string]uint64),
 		cgroups: make(map[uint64]*cgroup), identities: make(map[kernel.Identity]*identity), clocks: p.needsTime(),
 		sweepAt: manyCgroups,
 	}
@@ -166,7 +166,7 @@ func (f *Filter) Refresh() bool {
 	}
 	settled := f.pending < before
 	for _, i := range f.identities {
-		f.bury(i)
+		f.dropIdentity(i)
 	}
 	return settled
 }
@@ -266,19 +266,19 @@ func (f *Filter) Record(rec perf.Record) {
 		f.Cgroup(rec.ID, rec.Path, status)
 	case *perf.Fork:
 		f.tasks.fork(rec)
-		f.turn()
+		f.updateEmpty()
 	case *perf.Exit:
 		f.tasks.exit(rec.TID, rec.Time)
-		f.turn()
+		f.updateEmpty()
 	case *perf.Namespaces:
 		f.namespaces(rec, status)
-		f.turn()
+		f.updateEmpty()
 	case *perf.Comm:
 		if rec.Misc&perf.MiscCommExec == 0 {
 			return
 		}
 		f.tasks.execute(rec.TID, rec.SampleID.Time)
-		f.turn()
+		f.updateEmpty()
 		if f.clocks { // execve may bring it into another one
 			f.tasks.enterClock(rec.TID, rec.SampleID.Time, f.timeNS(rec.TID))
 		}
@@ -300,38 +300,38 @@ func (f *Filter) namespaces(rec *perf.Namespaces, status bool) {
 	if f.clocks {
 		f.tasks.enterClock(rec.TID, time, f.timeNS(rec.TID))
 	}
-	f.place(f.at(rec.TID, time), status)
+	f.rulesOf(f.at(rec.TID, time), status)
 }
 
-// turn looks at the identities that nobody is left in, or somebody again.
-func (f *Filter) turn() {
-	for _, t := range f.tasks.turns {
-		if f.clocks || int(t.ns) >= len(f.places) {
+// updateEmpty looks at the identities that nobody is left in, or somebody again.
+func (f *Filter) updateEmpty() {
+	for _, t := range f.tasks.changes {
+		if f.clocks || int(t.ns) >= len(f.nsRules) {
 			continue // which identity it is depends on more
 		}
-		for _, i := range f.places[t.ns].ids {
+		for _, i := range f.nsRules[t.ns].ids {
 			if f.plan.lateUnder(i.mask) == 0 {
 				continue
 			}
-			if empty := !f.lived(i); empty != i.empty {
-				f.turnIdentity(i, empty, t.time)
+			if empty := !f.inhabited(i); empty != i.empty {
+				f.setEmpty(i, empty, t.time)
 			}
 		}
 	}
-	f.tasks.turns = f.tasks.turns[:0]
+	f.tasks.changes = f.tasks.changes[:0]
 }
 
-// lived reports whether a task is in an identity.
-func (f *Filter) lived(i *identity) bool {
+// inhabited reports whether a task is in an identity.
+func (f *Filter) inhabited(i *identity) bool {
 	return slices.ContainsFunc(i.at, func(ns nsID) bool { return f.tasks.live[ns] > 0 })
 }
 
-func (f *Filter) turnIdentity(i *identity, empty bool, time uint64) {
+func (f *Filter) setEmpty(i *identity, empty bool, time uint64) {
 	was := i.waiting()
 	i.empty = empty
 	f.pending += toInt(i.waiting()) - toInt(was)
 	if empty {
-		i.died = time + f.slept
+		i.died = time + f.bootOffset
 	} else {
 		i.seen = f.now()
 	}
@@ -357,13 +357,13 @@ func (f *Filter) timeNS(tid int32) uint64 {
 	return ino
 }
 
-// place works out what namespaces mean, once. The kernel learns of an identity
+// rulesOf works out what namespaces mean, once. The kernel learns of an identity
 // as soon as a task is in it.
-func (f *Filter) place(id nsID, status bool) *place {
-	for int(id) >= len(f.places) {
-		f.places = append(f.places, place{})
+func (f *Filter) rulesOf(id nsID, status bool) *nsRules {
+	for int(id) >= len(f.nsRules) {
+		f.nsRules = append(f.nsRules, nsRules{})
 	}
-	p := &f.places[id]
+	p := &f.nsRules[id]
 	if p.known {
 		return p
 	}

@@ -100,7 +100,7 @@ func (x *fixture) ask(after time.Duration, final bool) bool {
 }
 
 // task is a new task in a cgroup and namespaces, and what becomes of its sample.
-func (x *fixture) task(cgroup uint64, ns container.Namespaces, passed bool) (Verdict, Place) {
+func (x *fixture) task(cgroup uint64, ns container.Namespaces, passed bool) (Verdict, Origin) {
 	x.tid++
 	rec := &perf.Namespaces{PID: x.tid, TID: x.tid}
 	for _, ino := range ns[:perf.NSCgroup+1] {
@@ -252,7 +252,7 @@ func TestNamesComeLate(t *testing.T) {
 	if v, _ := x.task(1, host(), false); v != Drop {
 		t.Errorf("the host: %d", v)
 	}
-	places := make(map[uint64]Place)
+	places := make(map[uint64]Origin)
 	for _, cg := range []uint64{10, 11, 1} {
 		v, place := x.task(cg, own, true)
 		if v != Hold {
@@ -473,7 +473,7 @@ func TestCgroupsOfThisMachine(t *testing.T) {
 	if path, err := f.cgroupOf(int32(os.Getpid())); err != nil || path == "" || path[0] != '/' {
 		t.Errorf("this process is in cgroup %q (%v)", path, err)
 	}
-	if v, _ := f.Decide(&Sample{TID: 1, Time: 1, Cgroup: 1 << 60}); v != Drop || f.stats.Unknown != 1 || !f.lost[1<<60] {
+	if v, _ := f.Decide(&Sample{TID: 1, Time: 1, Cgroup: 1 << 60}); v != Drop || f.stats.Unknown != 1 || !f.missing[1<<60] {
 		t.Errorf("no cgroup: verdict %d, %+v", v, f.stats)
 	}
 	plain := testutil.NewCgroup(t, "/plain")

@@ -94,20 +94,20 @@ func (t *tasks) forget(ns nsID) {
 // of which the runtimes tell is remembered as long as they do: when its numbers
 // are given to new namespaces, that must not be what they are called.
 func (f *Filter) forget(ns nsID) {
-	if int(ns) < len(f.places) {
-		for _, i := range f.places[ns].ids {
+	if int(ns) < len(f.nsRules) {
+		for _, i := range f.nsRules[ns].ids {
 			i.at = slices.DeleteFunc(i.at, func(at nsID) bool { return at == ns })
 			i.left = len(i.at) == 0
-			f.bury(i)
+			f.dropIdentity(i)
 		}
-		f.places[ns] = place{}
+		f.nsRules[ns] = nsRules{}
 	}
 	f.tasks.forget(ns)
 }
 
-// bury forgets an identity that was left, unless the runtimes tell of it or the
+// dropIdentity forgets an identity that was left, unless the runtimes tell of it or the
 // kernel was told of it before there was a task.
-func (f *Filter) bury(i *identity) {
+func (f *Filter) dropIdentity(i *identity) {
 	if _, told := f.view.known[i.key]; !i.left || i.fixed || told {
 		return
 	}

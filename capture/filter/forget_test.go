@@ -13,7 +13,7 @@ import (
 )
 
 // lifetime has a task live in a cgroup and namespaces.
-func (x *fixture) lifetime(cgroup uint64, ns container.Namespaces) (Verdict, Place) {
+func (x *fixture) lifetime(cgroup uint64, ns container.Namespaces) (Verdict, Origin) {
 	v, place := x.task(cgroup, ns, false)
 	x.Record(&perf.Exit{Task: perf.Task{PID: x.tid, TID: x.tid, Time: 1e9}})
 	return v, place
@@ -38,7 +38,7 @@ func TestForgetsWhatIsEmpty(t *testing.T) {
 			x.lifetime(1, with(t, fmt.Sprintf("uts:%d,pid:%[1]d,net:%[1]d,ipc:%[1]d,mnt:%[1]d", 1000+i)))
 			x.rounds(1, 1)
 			x.ask(settleTime, false)
-			most = max(most, len(x.tasks.known), len(x.places), len(x.identities), len(x.tasks.ids), len(x.tasks.byTID), len(x.tasks.in))
+			most = max(most, len(x.tasks.known), len(x.nsRules), len(x.identities), len(x.tasks.ids), len(x.tasks.byTID), len(x.tasks.in))
 		}
 		if most > 50 {
 			t.Errorf("%v: %d of 3000 are remembered at a time", selectors, most)

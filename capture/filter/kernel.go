@@ -32,9 +32,9 @@ type fifo[K comparable] struct {
 }
 
 const (
-	// room is how many cgroups and identities the maps of the kernel take
+	// mapSlack is how many cgroups and identities the maps of the kernel take
 	// beside those that there are: more than appear in hours.
-	room = 1 << 14
+	mapSlack = 1 << 14
 	// maxAlive is how many cgroups that exist are passed over when one that
 	// does not is looked for to make room.
 	maxAlive = 64
@@ -44,7 +44,7 @@ const (
 // events. cgroups is how many there are, about. The errors are those of
 // bpf.Load: without it everything is decided in user space.
 func (f *Filter) LoadKernel(cgroups int) error {
-	c := &kernel.Config{ByCgroup: f.plan.byCgroup(), Identities: room, Cgroups: room + 2*cgroups}
+	c := &kernel.Config{ByCgroup: f.plan.byCgroup(), Identities: mapSlack, Cgroups: mapSlack + 2*cgroups}
 	for n, ino := range f.plan.host {
 		c.Host[n] = uint32(ino)
 	}

@@ -29,13 +29,13 @@ type tasks struct {
 	rounds       uint64
 	// live is how many tasks are in namespaces, by nsID; turns are when nobody
 	// was left, or somebody came again.
-	live  []int
-	turns []turn
+	live    []int
+	changes []occupancyChange
 	vacant
 }
 
-// turn is when the first task came into namespaces, or the last one left.
-type turn struct {
+// occupancyChange is when the first task came into namespaces, or the last one left.
+type occupancyChange struct {
 	ns   nsID
 	time uint64
 }
@@ -134,13 +134,13 @@ func (k *task) insert(time uint64, ns nsID) {
 
 func (t *tasks) come(ns nsID, time uint64) {
 	if t.live[ns]++; t.live[ns] == 1 {
-		t.turns = append(t.turns, turn{ns, time})
+		t.changes = append(t.changes, occupancyChange{ns, time})
 	}
 }
 
 func (t *tasks) leave(ns nsID, time uint64) {
 	if t.live[ns]--; t.live[ns] == 0 {
-		t.turns = append(t.turns, turn{ns, time})
+		t.changes = append(t.changes, occupancyChange{ns, time})
 		t.empty(ns, t.now())
 	}
 }

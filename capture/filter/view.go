@@ -22,13 +22,13 @@ type View struct {
 	final bool
 	own   map[string]ownCgroup
 	// identities are those of the chosen containers, known those of all.
-	identities map[kernel.Identity]told
-	known      map[kernel.Identity]told
+	identities map[kernel.Identity]identityInfo
+	known      map[kernel.Identity]identityInfo
 	cgroups    map[container.CgroupID]bool // known cgroups
 }
 
-// told is what is known of containers with one identity.
-type told struct {
+// identityInfo is what is known of containers with one identity.
+type identityInfo struct {
 	rules kernel.Rules
 	named bool
 	start uint64 // of the one that started last, by CLOCK_BOOTTIME
@@ -39,7 +39,7 @@ const startSlack = 20e6
 
 // counts reports whether one of the containers started after the identity was
 // empty.
-func (t *told) counts(died uint64) bool { return died == 0 || t.start+startSlack >= died }
+func (t *identityInfo) counts(died uint64) bool { return died == 0 || t.start+startSlack >= died }
 
 // ownCgroup is the cgroup of a container or a unit.
 type ownCgroup struct {
@@ -53,7 +53,7 @@ type ownCgroup struct {
 func (p *Plan) View(t *container.Table, asked time.Time, final bool) *View {
 	v := &View{
 		plan: p, asked: asked, final: final, own: make(map[string]ownCgroup),
-		identities: make(map[kernel.Identity]told), known: make(map[kernel.Identity]told),
+		identities: make(map[kernel.Identity]identityInfo), known: make(map[kernel.Identity]identityInfo),
 		cgroups: make(map[container.CgroupID]bool),
 	}
 	if !p.late() {
@@ -255,7 +255,7 @@ func (v *View) identity(m int, id *kernel.Identity, seen time.Time, died uint64)
 }
 
 // means: the identity has all that is listed.
-func (l *listed) means(id *kernel.Identity) bool {
+func (l *listedIdentity) means(id *kernel.Identity) bool {
 	for n, ino := range l.ns {
 		if ino != 0 && uint32(ino) != id.NS[n] {
 			return false

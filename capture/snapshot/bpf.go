@@ -21,7 +21,7 @@ type BPF struct {
 	fs    procfs.FS
 	progs *tasks.Programs
 	ids   *binaries.IDReader
-	files []mapped          // by the id of the file
+	files []fileID          // by the id of the file
 	comms map[string]string // interned
 	nsDev uint64
 }
@@ -54,7 +54,7 @@ func (b *BPF) Close() error {
 
 // Take implements Source. It can be called again, unless it fails.
 func (b *BPF) Take(ctx context.Context, scope Scope, sink Sink) (Stats, error) {
-	p := &pass{b: b, ctx: ctx, emitter: emitter{sink: sink}, spaces: make(map[int32]int32)}
+	p := &pass{b: b, ctx: ctx, emitter: emitter{sink: sink}, nsSets: make(map[int32]int32)}
 	p.stats.Method = ByBPF
 	if err := p.choose(scope); err != nil {
 		return p.stats, err
@@ -81,7 +81,7 @@ func (b *BPF) Take(ctx context.Context, scope Scope, sink Sink) (Stats, error) {
 // iterators' sight, as that of some virtual machines does: as far as /proc
 // shows it.
 func (p *pass) initial() error {
-	if !p.all && !p.pids[1] || p.saw1 {
+	if !p.all && !p.pids[1] || p.sawInit {
 		return nil
 	}
 	proc := Proc{FS: p.b.fs, Clock: sys.ClockMonotonic, Access: p.b.ids.Access()}
@@ -93,7 +93,7 @@ func (p *pass) initial() error {
 	p.stats.Denied += found.Denied
 	p.stats.Unreadable += found.Unreadable
 	p.stats.Reused += found.Reused
-	p.stats.Silent += found.Silent
+	p.stats.TimedOut += found.TimedOut
 	return err
 }
 
@@ -106,19 +106,19 @@ type pass struct {
 	all     bool
 	pids    map[int32]bool
 	cgroups map[uint64]bool
-	// told are the processes that are told of. spaces says which of sets are the
+	// reported are the processes that are told of. spaces says which of sets are the
 	// namespaces of each, if not the first: threads have the same, mostly.
-	told   pidSet
-	spaces map[int32]int32
-	sets   []nsLinks
+	reported pidSet
+	nsSets   map[int32]int32
+	sets     []nsLinks
 	// floor is when the records told last may have been written: what is
 	// read later is not older.
-	floor uint64
-	saw1  bool // the iterator showed process 1
-	t     Task
-	last  uint32 // process of the mapping before
-	want  bool   // of that process
-	rec   perf.Mmap2
+	floor   uint64
+	sawInit bool // the iterator showed process 1
+	t       Task
+	last    uint32 // process of the mapping before
+	want    bool   // of that process
+	rec     perf.Mmap2
 }
 
 // choose prepares what inScope asks.
@@ -170,7 +170,7 @@ func (p *pass) pause() error {
 
 // task tells of one thread.
 func (p *pass) task(r *tasks.Task) error {
-	p.saw1 = p.saw1 || r.TID == 1
+	p.sawInit = p.sawInit || r.TID == 1
 	if r.PID == 0 || r.TID == 0 || !p.inScope(r) {
 		return nil
 	}
@@ -191,17 +191,17 @@ func (p *pass) task(r *tasks.Task) error {
 	if err := p.sendFork(t, now); err != nil {
 		return err
 	}
-	first := t.PID == t.TID || !p.told.has(t.PID)
+	first := t.PID == t.TID || !p.reported.has(t.PID)
 	if first {
-		p.told.add(t.PID)
-		p.setSpaces(t)
+		p.reported.add(t.PID)
+		p.setNamespaces(t)
 	}
 	if t.PID == t.TID {
 		p.stats.Processes++
 	} else {
 		p.stats.Threads++
 	}
-	if first || p.sets[p.spaces[t.PID]] != t.Namespaces {
+	if first || p.sets[p.nsSets[t.PID]] != t.Namespaces {
 		if err := p.sendNamespaces(t, now); err != nil {
 			return err
 		}
@@ -212,9 +212,9 @@ func (p *pass) task(r *tasks.Task) error {
 // nsLinks are the namespaces of a task, as a NAMESPACES record has them.
 type nsLinks = [numLinks]perf.NSLink
 
-// setSpaces takes note of the namespaces of a process: those of the first one or
+// setNamespaces takes note of the namespaces of a process: those of the first one or
 // of a neighbour, mostly.
-func (p *pass) setSpaces(t *Task) {
+func (p *pass) setNamespaces(t *Task) {
 	at := len(p.sets)
 	if at > 0 && p.sets[0] == t.Namespaces {
 		at = 0
@@ -229,9 +229,9 @@ func (p *pass) setSpaces(t *Task) {
 		p.sets = append(p.sets, t.Namespaces)
 	}
 	if at > 0 {
-		p.spaces[t.PID] = int32(at)
+		p.nsSets[t.PID] = int32(at)
 	} else {
-		delete(p.spaces, t.PID)
+		delete(p.nsSets, t.PID)
 	}
 }
 

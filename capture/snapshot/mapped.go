@@ -13,8 +13,8 @@ import (
 	"github.com/gantry-tools/gantry/perf"
 )
 
-// mapped is what was found out about a file in user space.
-type mapped struct {
+// fileID is what was found out about a file in user space.
+type fileID struct {
 	id    []byte // the build-id; empty if it has none or nobody knows
 	tries int    // how often it was looked for in vain
 	done  bool
@@ -53,7 +53,7 @@ func mapFlags(vm uint32) uint32 {
 // and tells of itself: what it has mapped, it inherited.
 func (p *pass) mapping(m *tasks.Mapping) error {
 	if m.PID != p.last {
-		p.last, p.want = m.PID, p.told.has(int32(m.PID)) || p.all && p.sink.Want == nil
+		p.last, p.want = m.PID, p.reported.has(int32(m.PID)) || p.all && p.sink.Want == nil
 	}
 	if !p.want {
 		return nil
@@ -78,7 +78,7 @@ func (p *pass) mapping(m *tasks.Mapping) error {
 func (p *pass) buildID(f *tasks.File, m *perf.Mmap2) []byte {
 	b := p.b
 	for int(f.ID) >= len(b.files) {
-		b.files = append(b.files, mapped{})
+		b.files = append(b.files, fileID{})
 	}
 	known := &b.files[f.ID]
 	if known.done || f.Magic == magicFUSE {
@@ -90,7 +90,7 @@ func (p *pass) buildID(f *tasks.File, m *perf.Mmap2) []byte {
 		known.id, known.done = id, true
 		return id
 	case errors.Is(err, procroot.ErrTimeout):
-		p.stats.Silent++
+		p.stats.TimedOut++
 		known.done = true
 	}
 	known.tries++

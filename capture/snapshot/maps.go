@@ -25,8 +25,8 @@ type mapReader struct {
 	ids   map[binaries.FileKey][]byte
 	names map[string]string // interned
 	// reader reads them; silent counts the files of which nothing came in time.
-	reader *binaries.IDReader
-	silent int
+	reader   *binaries.IDReader
+	timedOut int
 	// root is where the root directory of the process is, "" for the one of
 	// its mount namespace.
 	root string
@@ -117,7 +117,7 @@ func (r *mapReader) idOf(proc procfs.Proc, start, end uint64, key *binaries.File
 	}
 	id, err := r.reader.Mapped(proc, &perf.Mmap2{Addr: start, Len: end - start, Maj: key.Major, Min: key.Minor, Ino: key.Inode, Filename: key.Path})
 	if errors.Is(err, procroot.ErrTimeout) {
-		r.silent++
+		r.timedOut++
 	}
 	if len(r.ids) >= maxIDs {
 		clear(r.ids)

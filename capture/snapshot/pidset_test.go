@@ -33,7 +33,7 @@ func TestPIDSet(t *testing.T) {
 
 // The namespaces of each process are found again, whoever came between.
 func TestSetSpaces(t *testing.T) {
-	p := &pass{spaces: make(map[int32]int32)}
+	p := &pass{nsSets: make(map[int32]int32)}
 	want := make(map[int32]nsLinks)
 	for pid := int32(1); pid <= 60; pid++ {
 		task := Task{PID: pid}
@@ -43,13 +43,13 @@ func TestSetSpaces(t *testing.T) {
 		case pid%3 == 1:
 			task.Namespaces[perf.NSNet].Ino = uint64(pid / 30)
 		}
-		p.setSpaces(&task)
+		p.setNamespaces(&task)
 		want[pid] = task.Namespaces
 	}
-	p.setSpaces(&Task{PID: 3}) // its number is another's now
+	p.setNamespaces(&Task{PID: 3}) // its number is another's now
 	want[3] = nsLinks{}
 	for pid, links := range want {
-		if got := p.sets[p.spaces[pid]]; got != links {
+		if got := p.sets[p.nsSets[pid]]; got != links {
 			t.Errorf("process %d is in %v, want %v", pid, got, links)
 		}
 	}

@@ -65,7 +65,7 @@ func (p *Proc) Take(ctx context.Context, scope Scope, sink Sink) (Stats, error) 
 			return w.stats, fmt.Errorf("process %d: %w", pid, err)
 		}
 	}
-	w.stats.Method, w.stats.Silent = w.maps.method(), w.maps.silent
+	w.stats.Method, w.stats.TimedOut = w.maps.method(), w.maps.timedOut
 	return w.stats, nil
 }
 
@@ -197,7 +197,7 @@ func (w *walk) first(proc procfs.Proc, st *procfs.Stat) error {
 	if err := w.read(t, proc, st); err != nil {
 		return err
 	}
-	if err := w.tell(t, true); err != nil {
+	if err := w.report(t, true); err != nil {
 		return err
 	}
 	if t.Kernel {
@@ -206,8 +206,8 @@ func (w *walk) first(proc procfs.Proc, st *procfs.Stat) error {
 	return w.mappings(proc, st)
 }
 
-// tell tells of a thread. Its namespaces may be known already.
-func (w *walk) tell(t *Task, namespaces bool) error {
+// report tells of a thread. Its namespaces may be known already.
+func (w *walk) report(t *Task, namespaces bool) error {
 	if err := w.sendFork(t, w.now); err != nil {
 		return err
 	}
@@ -286,5 +286,5 @@ func (w *walk) thread(proc procfs.Proc, tid int) error {
 		return err
 	}
 	w.stats.Threads++
-	return w.tell(t, t.Namespaces != w.leader.Namespaces)
+	return w.report(t, t.Namespaces != w.leader.Namespaces)
 }

@@ -102,9 +102,9 @@ type Stats struct {
 	// Reused are processes whose number went to another one while they were
 	// read; that one was read then.
 	Reused int `json:"reused,omitempty"`
-	// Silent are mapped files of which no build-id could be read because their
+	// TimedOut are mapped files of which no build-id could be read because their
 	// file system did not answer in time.
-	Silent int `json:"silent,omitempty"`
+	TimedOut int `json:"silent,omitempty"`
 }
 
 // Source gives the status records of running tasks.

@@ -118,7 +118,7 @@ func (s *scanner) sample(time, last uint64, t *tally) {
 	}
 	s.n++
 	if t.owing != 0 {
-		book(s.lost, last, t.owing)
+		addCount(s.lost, last, t.owing)
 		t.owing = 0
 	}
 }
@@ -126,18 +126,18 @@ func (s *scanner) sample(time, last uint64, t *tally) {
 // settle books the samples of the current run.
 func (s *scanner) settle() {
 	if s.n != 0 {
-		book(s.cgroups, s.run, s.n)
+		addCount(s.cgroups, s.run, s.n)
 		s.n = 0
 	}
 }
 
-// maxBooked bounds the cgroups that samples are booked by.
-const maxBooked = 1 << 18
+// maxCounted bounds the cgroups that samples are booked by.
+const maxCounted = 1 << 18
 
-// book adds to the account of a cgroup, or where there are too many to that of
+// addCount adds to the account of a cgroup, or where there are too many to that of
 // none.
-func book(m map[uint64]uint64, cgroup, n uint64) {
-	if _, known := m[cgroup]; !known && len(m) >= maxBooked {
+func addCount(m map[uint64]uint64, cgroup, n uint64) {
+	if _, known := m[cgroup]; !known && len(m) >= maxCounted {
 		cgroup = 0
 	}
 	m[cgroup] += n

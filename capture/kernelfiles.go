@@ -13,9 +13,9 @@ import (
 	"github.com/gantry-tools/gantry/buildid"
 )
 
-// keepKernel keeps the kernel's symbols, so that they have names on another
+// addKernel keeps the kernel's symbols, so that they have names on another
 // machine and after an update. A copy of this boot is not made again.
-func (k *keeper) keepKernel() (buildid.ID, error) {
+func (k *collector) addKernel() (buildid.ID, error) {
 	notes, err := os.ReadFile(k.fs.Path("sys/kernel/notes"))
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
 		return buildid.ID{}, nil
@@ -44,7 +44,7 @@ func (k *keeper) keepKernel() (buildid.ID, error) {
 }
 
 // hasKernel: the store has the kernel's symbols, where it is now.
-func (k *keeper) hasKernel(id buildid.ID, now textRange) bool {
+func (k *collector) hasKernel(id buildid.ID, now textRange) bool {
 	f, err := k.store.Kallsyms(id)
 	if err != nil {
 		return false
@@ -54,8 +54,8 @@ func (k *keeper) hasKernel(id buildid.ID, now textRange) bool {
 	return err == nil && old.start == now.start
 }
 
-// keepVDSO keeps the piece of kernel that every process has mapped.
-func (k *keeper) keepVDSO() (buildid.ID, error) {
+// addVDSO keeps the piece of kernel that every process has mapped.
+func (k *collector) addVDSO() (buildid.ID, error) {
 	image, err := k.fs.Self().VDSO()
 	if err != nil || image == nil {
 		return buildid.ID{}, err
@@ -69,7 +69,7 @@ func (k *keeper) keepVDSO() (buildid.ID, error) {
 }
 
 // close releases what there is, after wait. Closing twice does nothing.
-func (k *keeper) close() {
+func (k *collector) close() {
 	if k == nil || k.closed {
 		return
 	}

@@ -33,8 +33,8 @@ const (
 	// maxFiles bounds the files that are known: in a long recording there may
 	// be any number.
 	maxFiles = 1 << 16
-	// keepTimeout is how long Run waits for copies at the end.
-	keepTimeout = 10 * time.Second
+	// collectTimeout is how long Run waits for copies at the end.
+	collectTimeout = 10 * time.Second
 	// copyTimeout is the deadline of copying one file, and longer for each
 	// copyRate bytes by a second.
 	copyTimeout = 3 * time.Second
@@ -43,13 +43,13 @@ const (
 
 // Why a binary was not kept.
 var (
-	errTooLarge = errors.New("too large")
-	errTooMuch  = errors.New("too much for the limit of all binaries")
-	errSlow     = errors.New("not finished in time")
-	errMany     = errors.New("too many files to remember all")
-	errGone     = errors.New("its process had ended")
-	errReplaced = errors.New("replaced before it could be read")
-	errServed   = errors.New("on FUSE or a file system that is not known")
+	errTooLarge     = errors.New("too large")
+	errTooMuch      = errors.New("too much for the limit of all binaries")
+	errUnfinished   = errors.New("not finished in time")
+	errTooManyFiles = errors.New("too many files to remember all")
+	errGone         = errors.New("its process had ended")
+	errReplaced     = errors.New("replaced before it could be read")
+	errOnFUSE       = errors.New("on FUSE or a file system that is not known")
 )
 
 // binaryKey is one file as the records name it: by build-id and path, and
@@ -59,9 +59,9 @@ type binaryKey struct {
 	binaries.FileKey
 }
 
-// seen is where a binary was seen last: the process, its mount namespace (0:
+// mappedAt is where a binary was seen last: the process, its mount namespace (0:
 // not known) and the mapping.
-type seen struct {
+type mappedAt struct {
 	pid        int
 	mnt        uint64
 	start, end uint64
@@ -70,19 +70,19 @@ type seen struct {
 // binary is one mapped file.
 type binary struct {
 	key binaryKey
-	seen
-	fate
+	mappedAt
+	outcome
 	// file is what was opened as soon as it was seen: the process may be gone
 	// when its turn comes. nil: it has to be looked for.
 	file *os.File
 	// settled: offering it again changes nothing.
 	settled atomic.Bool
-	// silent: its file system did not answer when its build-id was asked for.
-	silent atomic.Bool
+	// timedOut: its file system did not answer when its build-id was asked for.
+	timedOut atomic.Bool
 }
 
-// fate is what became of a binary.
-type fate struct {
+// outcome is what became of a binary.
+type outcome struct {
 	id   buildid.ID
 	host bool // it is the host's file: its path leads to it
 	kept bool
@@ -94,10 +94,10 @@ type fate struct {
 	debugErr error
 }
 
-// keeper copies the binaries of containers into the store while they run,
+// collector copies the binaries of containers into the store while they run,
 // because afterwards there may be nothing left of them. Binaries of the host
 // stay where they are.
-type keeper struct {
+type collector struct {
 	fs      procfs.FS
 	store   *buildid.Store // nil: nothing is copied
 	access  *procroot.Access
@@ -113,20 +113,20 @@ type keeper struct {
 	openErr error
 	closed  bool
 
-	mu      sync.Mutex
-	wake    *sync.Cond
-	known   map[binaryKey]*binary
-	unknown int // mappings of files that there was no room for in known
-	waiting []task
-	twins   twins
-	stop    bool
-	done    chan struct{}
+	mu         sync.Mutex
+	wake       *sync.Cond
+	known      map[binaryKey]*binary
+	unknown    int // mappings of files that there was no room for in known
+	waiting    []copyJob
+	duplicates duplicates
+	stop       bool
+	done       chan struct{}
 
-	code *codeKeeper
+	jit *jitCollector
 }
 
-func newKeeper(o *Options, fsys procfs.FS) *keeper {
-	k := &keeper{
+func newCollector(o *Options, fsys procfs.FS) *collector {
+	k := &collector{
 		fs: fsys, access: new(procroot.Access), timeout: copyTimeout, known: make(map[binaryKey]*binary), done: make(chan struct{}),
 		max: cmp.Or(o.MaxBinary, defaultMaxBinary),
 	}
@@ -137,14 +137,14 @@ func newKeeper(o *Options, fsys procfs.FS) *keeper {
 		k.store, k.openErr = buildid.CreateStore(o.Store)
 	}
 	k.hostMnt, _ = fsys.Self().Namespace("mnt") // 0: everything counts as a container's
-	k.code = newCodeKeeper(fsys, k.access, k.store, k.hostMnt, k.left.Load())
+	k.jit = newJITCollector(fsys, k.access, k.store, k.hostMnt, k.left.Load())
 	return k
 }
 
-// offer takes note of a mapped file. It never waits for a copy.
-func (k *keeper) offer(key *binaryKey, at seen) *binary {
+// enqueue takes note of a mapped file. It never waits for a copy.
+func (k *collector) enqueue(key *binaryKey, at mappedAt) *binary {
 	if k.generated(key, at) {
-		k.code.offer(key, at)
+		k.jit.enqueue(key, at)
 		return nil
 	}
 	k.mu.Lock()
@@ -159,8 +159,8 @@ func (k *keeper) offer(key *binaryKey, at seen) *binary {
 		b.id, _ = buildid.New([]byte(key.id)) // no id is the zero ID
 		k.known[*key] = b
 	} else if b.err != errGone {
-		if k.suspect(b, at.mnt) && len(k.waiting) < maxWaiting {
-			k.waiting = append(k.waiting, task{b: b, at: at, twin: true})
+		if k.needsCompare(b, at.mnt) && len(k.waiting) < maxWaiting {
+			k.waiting = append(k.waiting, copyJob{b: b, at: at, compare: true})
 			k.wake.Signal()
 		}
 		return b
@@ -170,9 +170,9 @@ func (k *keeper) offer(key *binaryKey, at seen) *binary {
 		return b
 	}
 	b.err = nil
-	b.seen = at
+	b.mappedAt = at
 	k.openEarly(b)
-	k.waiting = append(k.waiting, task{b: b, at: at})
+	k.waiting = append(k.waiting, copyJob{b: b, at: at})
 	k.wake.Signal()
 	return b
 }
@@ -182,7 +182,7 @@ const maxEarly = 64
 
 // openEarly opens a binary of a container that is known not to be served by a
 // program, as it has a build-id. k.mu is held.
-func (k *keeper) openEarly(b *binary) {
+func (k *collector) openEarly(b *binary) {
 	if k.store == nil || b.id.IsZero() || b.mnt == 0 || b.mnt == k.hostMnt || len(k.waiting) >= maxEarly {
 		return
 	}
@@ -193,38 +193,38 @@ func (k *keeper) openEarly(b *binary) {
 
 // generated says whether a mapping tells of generated code. A jitdump file of the
 // host stays where it is, as binaries do.
-func (k *keeper) generated(key *binaryKey, at seen) bool {
-	return perf.HoldsCode(key.Path) || isDump(key) && (at.mnt == 0 || at.mnt != k.hostMnt)
+func (k *collector) generated(key *binaryKey, at mappedAt) bool {
+	return perf.HoldsCode(key.Path) || isJitdump(key) && (at.mnt == 0 || at.mnt != k.hostMnt)
 }
 
 // start copies in the background until wait is called.
-func (k *keeper) start() {
-	k.code.start()
+func (k *collector) start() {
+	k.jit.start()
 	go k.work()
 }
 
 // work copies what waits. Each copy is an operation of its own: one whose file
 // system does not answer is abandoned, and the next one begins.
-func (k *keeper) work() {
+func (k *collector) work() {
 	defer close(k.done)
 	for {
 		t, ok := k.next()
 		if !ok {
 			return
 		}
-		var f fate
+		var f outcome
 		err := k.access.DoWithin(k.fs.Proc(t.at.pid), k.timeout, func(op *procroot.Op) {
 			if t.file != nil {
 				defer t.file.Close()
 			}
-			if t.twin {
+			if t.compare {
 				k.compare(op, t.b, t.at)
 			} else {
-				f = k.keep(op, t)
+				f = k.collect(op, t)
 			}
 			op.Commit()
 		})
-		if t.twin {
+		if t.compare {
 			continue
 		}
 		if errors.Is(err, procroot.ErrNotStarted) {
@@ -232,9 +232,9 @@ func (k *keeper) work() {
 		}
 		k.mu.Lock()
 		if err != nil {
-			t.b.fate = fate{id: t.b.id, err: procroot.ErrTimeout}
+			t.b.outcome = outcome{id: t.b.id, err: procroot.ErrTimeout}
 		} else {
-			t.b.fate = f
+			t.b.outcome = f
 		}
 		t.b.settled.Store(t.b.err != errGone)
 		k.mu.Unlock()
@@ -242,19 +242,19 @@ func (k *keeper) work() {
 }
 
 // next is what to do next; nothing when all is done and wait was called.
-func (k *keeper) next() (task, bool) {
+func (k *collector) next() (copyJob, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for len(k.waiting) == 0 && !k.stop {
 		k.wake.Wait()
 	}
 	if len(k.waiting) == 0 {
-		return task{}, false
+		return copyJob{}, false
 	}
 	t := k.waiting[0]
 	k.waiting = k.waiting[1:]
-	if !t.twin {
-		t.b.err = errSlow
+	if !t.compare {
+		t.b.err = errUnfinished
 		t.file, t.b.file = t.b.file, nil
 	}
 	return t, true
@@ -262,20 +262,20 @@ func (k *keeper) next() (task, bool) {
 
 // wait lets what waits be copied until a deadline: a file of a container may be
 // one that no one ever finishes reading.
-func (k *keeper) wait() {
+func (k *collector) wait() {
 	k.mu.Lock()
 	k.stop = true
 	k.wake.Broadcast()
 	k.mu.Unlock()
-	k.code.end()
-	deadline := time.Now().Add(keepTimeout)
-	defer k.code.wait(deadline)
+	k.jit.end()
+	deadline := time.Now().Add(collectTimeout)
+	defer k.jit.wait(deadline)
 	await(k.done, deadline)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, t := range k.waiting {
-		if !t.twin {
-			t.b.err = errSlow
+		if !t.compare {
+			t.b.err = errUnfinished
 			t.b.file.Close() // nil too
 		}
 	}
@@ -297,10 +297,10 @@ func await(done <-chan struct{}, deadline time.Time) {
 	}
 }
 
-// keep decides what to do with a binary and does it.
-func (k *keeper) keep(op *procroot.Op, t task) fate {
+// collect decides what to do with a binary and does it.
+func (k *collector) collect(op *procroot.Op, t copyJob) outcome {
 	b := t.b
-	f := fate{id: b.id}
+	f := outcome{id: b.id}
 	proc := k.fs.Proc(t.at.pid)
 	path, deleted := strings.CutSuffix(b.key.Path, " (deleted)")
 	host, err := k.onHost(proc, t.at.mnt)
@@ -313,7 +313,7 @@ func (k *keeper) keep(op *procroot.Op, t task) fate {
 		f.err = gone(err)
 		return f
 	case f.id.IsZero() && (f.host || k.store != nil) && k.files.OnFUSE(proc, b.key.Major, b.key.Minor, b.key.Path):
-		f.err = errServed
+		f.err = errOnFUSE
 		return f
 	case f.host:
 		return f
@@ -340,7 +340,7 @@ func (k *keeper) keep(op *procroot.Op, t task) fate {
 	}
 	op.Extend(copyTime(info.Size()))
 	if f.err = k.copy(&f, file, info, &b.key); f.err == nil {
-		k.keepDebug(op, &f, proc, file, path)
+		k.collectDebug(op, &f, proc, file, path)
 	}
 	return f
 }
@@ -349,7 +349,7 @@ func (k *keeper) keep(op *procroot.Op, t task) fate {
 // one that has ended the sideband's word on its mount namespace counts, and that
 // word is never overruled to make a container's file the host's: the number may be
 // another process's by now.
-func (k *keeper) onHost(proc procfs.Proc, mnt uint64) (bool, error) {
+func (k *collector) onHost(proc procfs.Proc, mnt uint64) (bool, error) {
 	now, err := proc.Namespace("mnt")
 	if err == nil {
 		var root string
@@ -372,7 +372,7 @@ func gone(err error) error {
 
 // copy puts the file into the store, where it is checked: no more of it than
 // info says, of which the limits are asked, though it may grow meanwhile.
-func (k *keeper) copy(f *fate, file *os.File, info fs.FileInfo, key *binaryKey) error {
+func (k *collector) copy(f *outcome, file *os.File, info fs.FileInfo, key *binaryKey) error {
 	switch {
 	case info.Size() > k.max:
 		return errTooLarge
@@ -390,7 +390,7 @@ func (k *keeper) copy(f *fate, file *os.File, info fs.FileInfo, key *binaryKey) 
 		f.content = id
 	} else {
 		k.mu.Lock()
-		k.twins.same(f.id, stampOf(info))
+		k.duplicates.same(f.id, stampOf(info))
 		k.mu.Unlock()
 	}
 	k.left.Add(-info.Size())
@@ -423,15 +423,15 @@ func (b *Binaries) missed(reason string, n int) {
 }
 
 // result sums up. It gives the files with a build-id in the order of path.
-func (k *keeper) result() (Binaries, []*binary) {
+func (k *collector) result() (Binaries, []*binary) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	var sum Binaries
 	var list []*binary
 	if k.unknown > 0 {
-		sum.Missing = map[string]int{errMany.Error(): k.unknown}
+		sum.Missing = map[string]int{errTooManyFiles.Error(): k.unknown}
 	}
-	k.code.sumUp(&sum)
+	k.jit.sumUp(&sum)
 	for _, b := range k.known {
 		if b.debug {
 			sum.Debug++
@@ -443,14 +443,14 @@ func (k *keeper) result() (Binaries, []*binary) {
 			sum.miss(reason(b.err))
 		case b.kept:
 			sum.Kept++
-		case b.silent.Load():
+		case b.timedOut.Load():
 			sum.miss(procroot.ErrTimeout.Error())
 		case b.host:
 			sum.Host++
 		}
 		if !b.id.IsZero() {
 			// A copy: a worker that was given up may still write to b.
-			list = append(list, &binary{key: b.key, fate: b.fate})
+			list = append(list, &binary{key: b.key, outcome: b.outcome})
 		}
 	}
 	slices.SortFunc(list, func(a, b *binary) int {
@@ -460,7 +460,7 @@ func (k *keeper) result() (Binaries, []*binary) {
 }
 
 // contents are the files without a build-id that were kept by their content.
-func (k *keeper) contents() buildid.MappedFiles {
+func (k *collector) contents() buildid.MappedFiles {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	var list buildid.MappedFiles
@@ -470,7 +470,7 @@ func (k *keeper) contents() buildid.MappedFiles {
 				Inode: key.Inode, Gen: key.Gen, MountNS: key.Mnt})
 		}
 	}
-	list = append(append(list, k.twins.found...), k.code.mappedFiles()...)
+	list = append(append(list, k.duplicates.list...), k.jit.mappedFiles()...)
 	slices.SortFunc(list, func(a, b buildid.Mapped) int {
 		return cmp.Or(strings.Compare(a.Path, b.Path), cmp.Compare(a.Inode, b.Inode), cmp.Compare(a.MountNS, b.MountNS),
 			cmp.Compare(a.Gen, b.Gen), cmp.Compare(a.Major, b.Major), cmp.Compare(a.Minor, b.Minor))
@@ -480,7 +480,7 @@ func (k *keeper) contents() buildid.MappedFiles {
 
 // reason is an error without what is particular to one file.
 func reason(err error) string {
-	for _, known := range []error{errTooLarge, errTooMuch, errSlow, errGone, errMany, errReplaced, errServed, errNotCode, procroot.ErrTimeout, procroot.ErrPseudoFile, sys.ErrNotRegular, buildid.ErrMismatch, buildid.ErrNotELF} {
+	for _, known := range []error{errTooLarge, errTooMuch, errUnfinished, errGone, errTooManyFiles, errReplaced, errOnFUSE, errNotJIT, procroot.ErrTimeout, procroot.ErrPseudoFile, sys.ErrNotRegular, buildid.ErrMismatch, buildid.ErrNotELF} {
 		if errors.Is(err, known) {
 			return known.Error()
 		}

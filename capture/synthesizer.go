@@ -42,18 +42,18 @@ func (r *Recorder) openSource() {
 	r.files = append(r.files, r.source)
 }
 
-// teller writes status records, and reads the rings of sideband in between so
+// synthesizer writes status records, and reads the rings of sideband in between so
 // that they do not overflow.
-type teller struct {
+type synthesizer struct {
 	r    *Recorder
 	want func(*snapshot.Task) bool // nil: all that are in scope
 	data *dataMaps                 // nil: they are not wanted
 }
 
-// tellStatus writes what there was before the first sample. The sideband is
+// writeStatus writes what there was before the first sample. The sideband is
 // enabled already.
-func (r *Recorder) tellStatus(ctx context.Context) error {
-	t := &teller{r: r}
+func (r *Recorder) writeStatus(ctx context.Context) error {
+	t := &synthesizer{r: r}
 	if r.opts.dumpsStacks() {
 		t.data = &dataMaps{fs: r.fs, scanner: procfs.NewMapsScanner()}
 	}
@@ -71,9 +71,9 @@ func (r *Recorder) tellStatus(ctx context.Context) error {
 			return fmt.Errorf("snapshot: %w", err)
 		}
 	} else {
-		r.names.strangers.finish(false) // nobody waits for a snapshot that is not taken
+		r.names.namespaced.finish(false) // nobody waits for a snapshot that is not taken
 	}
-	if err := r.tellContainers(); err != nil {
+	if err := r.writeContainers(); err != nil {
 		return err
 	}
 	// From here on a killed recorder leaves a file.
@@ -94,18 +94,18 @@ type snapshotStats struct {
 	// still unknown after the last time.
 	Passes int `json:"passes"`
 	Missed int `json:"missed,omitempty"`
-	// Unheeded are the beginnings and ends of processes meanwhile that there was
+	// Dropped are the beginnings and ends of processes meanwhile that there was
 	// no room to remember: they may have led to more that were missed.
-	Unheeded int `json:"unheeded,omitempty"`
+	Dropped int `json:"unheeded,omitempty"`
 }
 
 // tasks tells of all tasks in the scope, until every process that was made
 // meanwhile has a known parent or is told of itself.
-func (t *teller) tasks(ctx context.Context, scope snapshot.Scope) (err error) {
+func (t *synthesizer) tasks(ctx context.Context, scope snapshot.Scope) (err error) {
 	r := t.r
-	r.side.lineage = new(lineage)
-	defer func() { r.side.lineage, r.side.told = nil, toldFiles{} }()
-	if s := r.names.strangers; s != nil {
+	r.side.gaps = new(snapshotGaps)
+	defer func() { r.side.gaps, r.side.snapshotFiles = nil, snapshotFiles{} }()
+	if s := r.names.namespaced; s != nil {
 		all := scope.All && t.want == nil && !r.binaries.blind
 		defer func() {
 			// The one may be the first process, which some machines hide:
@@ -128,40 +128,40 @@ func (t *teller) tasks(ctx context.Context, scope snapshot.Scope) (err error) {
 		if err := r.drain(); err != nil {
 			return err
 		}
-		missing := r.side.lineage.missing()
+		missing := r.side.gaps.missing()
 		if len(missing) == 0 || stats.Passes == maxPasses {
-			stats.Missed, stats.Unheeded = len(missing), r.side.lineage.lost
+			stats.Missed, stats.Dropped = len(missing), r.side.gaps.dropped
 			return nil
 		}
 		scope = snapshot.Scope{PIDs: missing}
 	}
 }
 
-// tellContainers writes the containers as they are known now: a stream's reader
+// writeContainers writes the containers as they are known now: a stream's reader
 // needs them now, and a file whose recorder is killed has no others.
-func (r *Recorder) tellContainers() error {
+func (r *Recorder) writeContainers() error {
 	section, early, err := r.names.section()
-	r.nameless = early
-	return r.writeContainers(section, err)
+	r.namesPending = early
+	return r.writeContainerSection(section, err)
 }
 
-// tellLate is tellContainers for runtimes that had not answered by then.
-func (r *Recorder) tellLate() error {
-	if !r.nameless {
+// writeLateNames is tellContainers for runtimes that had not answered by then.
+func (r *Recorder) writeLateNames() error {
+	if !r.namesPending {
 		return nil
 	}
 	section, ok, err := r.names.late()
 	if !ok {
 		return nil
 	}
-	r.nameless = false
-	return r.writeContainers(section, err)
+	r.namesPending = false
+	return r.writeContainerSection(section, err)
 }
 
-// writeContainers writes what was given of the containers, or tells the error.
-func (r *Recorder) writeContainers(section []byte, err error) error {
+// writeContainerSection writes what was given of the containers, or tells the error.
+func (r *Recorder) writeContainerSection(section []byte, err error) error {
 	if err == nil {
-		section, err = r.bpf.withBPF(section)
+		section, err = r.bpf.addToSection(section)
 	}
 	if err != nil {
 		return fmt.Errorf("describe containers: %w", err)
@@ -173,7 +173,7 @@ func (r *Recorder) writeContainers(section []byte, err error) error {
 }
 
 // write writes one record with the id of the sideband.
-func (t *teller) write(rec perf.Record) error {
+func (t *synthesizer) write(rec perf.Record) error {
 	perf.SampleIDOf(rec).ID = t.r.set.sideband.IDs[0]
 	if err := t.r.out.WriteRecord(rec, t.r.set.sideband); err != nil {
 		return writeError(err)
@@ -182,10 +182,10 @@ func (t *teller) write(rec perf.Record) error {
 }
 
 // task takes the records of tasks.
-func (t *teller) task(rec perf.Record) error {
-	t.r.side.lineage.told(rec)
+func (t *synthesizer) task(rec perf.Record) error {
+	t.r.side.gaps.reported(rec)
 	t.r.side.status(rec)
-	t.r.side.learn(rec)
+	t.r.side.notifyDecoded(rec)
 	if m, ok := rec.(*perf.Mmap2); ok && t.data != nil {
 		if err := t.dataMaps(m); err != nil {
 			return err
@@ -196,7 +196,7 @@ func (t *teller) task(rec perf.Record) error {
 
 // pause reads the rings if it is time: their records are older than what
 // follows.
-func (t *teller) pause() error {
+func (t *synthesizer) pause() error {
 	if !t.r.crowded() {
 		return nil
 	}
@@ -204,7 +204,7 @@ func (t *teller) pause() error {
 }
 
 // cgroups tells of every cgroup, in the hierarchy that samples refer to.
-func (t *teller) cgroups() error {
+func (t *synthesizer) cgroups() error {
 	trees, err := t.r.fs.CgroupTrees()
 	if err != nil {
 		return fmt.Errorf("find cgroups: %w", err)
@@ -227,8 +227,8 @@ func (t *teller) cgroups() error {
 	return tree.Walk(func(id uint64, path string) error {
 		path = strings.TrimSuffix(prefix+path, "/")
 		rec.ID, rec.Path = id, cmp.Or(path, "/")
-		t.r.names.saw(id, rec.Path)
-		t.r.side.learn(&rec)
+		t.r.names.addCgroup(id, rec.Path)
+		t.r.side.notifyDecoded(&rec)
 		return t.write(&rec)
 	})
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/gantry-tools/gantry/perf/perfdata"
 )
 
-// keptCode is what was kept of a process.
-type keptCode struct {
+// jitFile is what was kept of a process.
+type jitFile struct {
 	id   buildid.ID
 	pid  int32 // of a perf map
 	mnt  uint64
@@ -23,11 +23,11 @@ type keptCode struct {
 }
 
 // buildIDs are the perf maps in the form in which readers look for them.
-func (c *codeKeeper) buildIDs() []perfdata.BuildIDEntry {
+func (c *jitCollector) buildIDs() []perfdata.BuildIDEntry {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var list []perfdata.BuildIDEntry
-	for _, k := range c.kept {
+	for _, k := range c.collected {
 		if k.dump == nil {
 			list = append(list, perfdata.BuildIDEntry{PID: -1, Misc: perf.MiscUser, ID: k.id.Bytes(), Path: k.path()})
 		}
@@ -38,15 +38,15 @@ func (c *codeKeeper) buildIDs() []perfdata.BuildIDEntry {
 
 // path is what a timeline calls the memory that a perf map is about: the number
 // is that of the process on the host.
-func (k *keptCode) path() string { return fmt.Sprintf("/tmp/perf-%d.map", k.pid) }
+func (k *jitFile) path() string { return fmt.Sprintf("/tmp/perf-%d.map", k.pid) }
 
 // files tell apart what processes with one number have written, and find
 // jitdump files.
-func (c *codeKeeper) mappedFiles() buildid.MappedFiles {
+func (c *jitCollector) mappedFiles() buildid.MappedFiles {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var list buildid.MappedFiles
-	for _, k := range c.kept {
+	for _, k := range c.collected {
 		m := buildid.Mapped{ID: k.id, Path: k.path(), MountNS: k.mnt}
 		if d := k.dump; d != nil {
 			m.Path, m.Major, m.Minor, m.Inode = d.Path, d.Major, d.Minor, d.Inode
@@ -57,10 +57,10 @@ func (c *codeKeeper) mappedFiles() buildid.MappedFiles {
 }
 
 // sumUp adds what became of generated code.
-func (c *codeKeeper) sumUp(sum *Binaries) {
+func (c *jitCollector) sumUp(sum *Binaries) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	sum.Code = len(c.kept)
+	sum.Code = len(c.collected)
 	for why, n := range c.missing {
 		for range n {
 			sum.miss(why)

@@ -12,7 +12,7 @@ import (
 )
 
 // story is told in the order of reading, which need not be that of time.
-type story struct{ l lineage }
+type story struct{ l snapshotGaps }
 
 func at(time uint64) perf.Trailer {
 	var t perf.Trailer
@@ -21,40 +21,40 @@ func at(time uint64) perf.Trailer {
 }
 
 func (s *story) fork(time uint64, pid, parent int32) *story {
-	s.l.happened(&perf.Fork{Trailer: at(time), Task: perf.Task{PID: pid, TID: pid, PPID: parent, PTID: parent}})
+	s.l.record(&perf.Fork{Trailer: at(time), Task: perf.Task{PID: pid, TID: pid, PPID: parent, PTID: parent}})
 	return s
 }
 
 func (s *story) thread(time uint64, pid, tid int32) *story {
-	s.l.happened(&perf.Fork{Trailer: at(time), Task: perf.Task{PID: pid, TID: tid, PPID: pid, PTID: pid}})
+	s.l.record(&perf.Fork{Trailer: at(time), Task: perf.Task{PID: pid, TID: tid, PPID: pid, PTID: pid}})
 	return s
 }
 
 func (s *story) exec(time uint64, pid int32) *story {
 	c := &perf.Comm{Trailer: at(time), PID: pid, TID: pid, Comm: "x"}
 	c.Misc = perf.MiscCommExec
-	s.l.happened(c)
+	s.l.record(c)
 	return s
 }
 
 func (s *story) name(time uint64, pid int32) *story {
-	s.l.happened(&perf.Comm{Trailer: at(time), PID: pid, TID: pid, Comm: "x"})
+	s.l.record(&perf.Comm{Trailer: at(time), PID: pid, TID: pid, Comm: "x"})
 	return s
 }
 
 func (s *story) exit(time uint64, pid, tid int32) *story {
-	s.l.happened(&perf.Exit{Trailer: at(time), Task: perf.Task{PID: pid, TID: tid}})
+	s.l.record(&perf.Exit{Trailer: at(time), Task: perf.Task{PID: pid, TID: tid}})
 	return s
 }
 
 func (s *story) seen(time uint64, pid int32) *story {
-	s.l.told(&perf.Fork{Trailer: at(time), Task: perf.Task{PID: pid, TID: pid, PPID: 1, PTID: 1}})
+	s.l.reported(&perf.Fork{Trailer: at(time), Task: perf.Task{PID: pid, TID: pid, PPID: 1, PTID: 1}})
 	return s
 }
 
 func (s *story) maps(time uint64, pid int32) *story {
 	for range 2 {
-		s.l.told(&perf.Mmap2{Trailer: at(time), PID: pid, TID: pid})
+		s.l.reported(&perf.Mmap2{Trailer: at(time), PID: pid, TID: pid})
 	}
 	return s
 }
@@ -93,10 +93,10 @@ func TestLineage(t *testing.T) {
 // counted.
 func TestLineageIsBounded(t *testing.T) {
 	var s story
-	for i := range maxLineage/2 + 2 {
+	for i := range maxGapEvents/2 + 2 {
 		s.fork(uint64(i), int32(i%1000)+10, 5).exit(uint64(i), int32(i%1000)+10, int32(i%1000)+10)
 	}
-	if len(s.l.events) != maxLineage || s.l.lost != 4 {
-		t.Errorf("%d are remembered, %d lost", len(s.l.events), s.l.lost)
+	if len(s.l.events) != maxGapEvents || s.l.dropped != 4 {
+		t.Errorf("%d are remembered, %d lost", len(s.l.events), s.l.dropped)
 	}
 }

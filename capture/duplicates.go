@@ -14,37 +14,37 @@ import (
 	"github.com/gantry-tools/gantry/internal/linux/procroot"
 )
 
-// task is what the keeper does next: copy a binary, or look whether what another
+// copyJob is what the keeper does next: copy a binary, or look whether what another
 // mount namespace has under the same build-id and path is the same file.
-type task struct {
-	b    *binary
-	at   seen
-	twin bool
-	file *os.File // b's, when its turn has come
+type copyJob struct {
+	b       *binary
+	at      mappedAt
+	compare bool
+	file    *os.File // b's, when its turn has come
 }
 
-// twins are files with the build-id of another: a build-id is what the linker
+// duplicates are files with the build-id of another: a build-id is what the linker
 // was told to write, and programs that differ in their names only have the same.
 // They are kept by their content.
-type twins struct {
-	// asked are the places that were compared, or wait to be.
-	asked map[place]bool
-	// known are the files that are what the store has.
-	known map[known]bool
-	found buildid.MappedFiles
+type duplicates struct {
+	// compared are the places that were compared, or wait to be.
+	compared map[location]bool
+	// verified are the files that are what the store has.
+	verified map[verifiedFile]bool
+	list     buildid.MappedFiles
 	// bytes is how much was compared.
 	bytes int64
 	// Everything is guarded by the keeper's mutex.
 }
 
-// place is a binary in a mount namespace.
-type place struct {
+// location is a binary in a mount namespace.
+type location struct {
 	b   *binary
 	mnt uint64
 }
 
-// known is a file with a build-id.
-type known struct {
+// verifiedFile is a file with a build-id.
+type verifiedFile struct {
 	id buildid.ID
 	fileStamp
 }
@@ -74,35 +74,35 @@ func stampOf(info fs.FileInfo) fileStamp {
 }
 
 // same takes note of a file that is what the store has.
-func (t *twins) same(id buildid.ID, s fileStamp) {
-	if t.known == nil || len(t.known) >= maxAsked {
-		t.known = make(map[known]bool)
+func (t *duplicates) same(id buildid.ID, s fileStamp) {
+	if t.verified == nil || len(t.verified) >= maxAsked {
+		t.verified = make(map[verifiedFile]bool)
 	}
-	t.known[known{id, s}] = true
+	t.verified[verifiedFile{id, s}] = true
 }
 
-// suspect says whether a binary that is known from another mount namespace is to
+// needsCompare says whether a binary that is known from another mount namespace is to
 // be compared in this one. k.mu is held.
-func (k *keeper) suspect(b *binary, mnt uint64) bool {
+func (k *collector) needsCompare(b *binary, mnt uint64) bool {
 	if k.store == nil || b.id.IsZero() || mnt == 0 || mnt == k.hostMnt || mnt == b.mnt {
 		return false
 	}
-	t, p := &k.twins, place{b, mnt}
-	if t.asked[p] {
+	t, p := &k.duplicates, location{b, mnt}
+	if t.compared[p] {
 		return false
 	}
-	if t.asked == nil || len(t.asked) >= maxAsked {
-		t.asked = make(map[place]bool)
+	if t.compared == nil || len(t.compared) >= maxAsked {
+		t.compared = make(map[location]bool)
 	}
-	t.asked[p] = true
+	t.compared[p] = true
 	return true
 }
 
 // compare looks whether the file that is mapped at a place is the one that the
 // store has for its build-id, and keeps it by its content if not. What is gone
 // cannot be compared any more.
-func (k *keeper) compare(op *procroot.Op, b *binary, at seen) {
-	t := &k.twins
+func (k *collector) compare(op *procroot.Op, b *binary, at mappedAt) {
+	t := &k.duplicates
 	file, err := k.files.Root(k.fs.Proc(at.pid), op).OpenMapped(at.start, at.end, strings.TrimSuffix(b.key.Path, " (deleted)"))
 	if err != nil {
 		return
@@ -117,7 +117,7 @@ func (k *keeper) compare(op *procroot.Op, b *binary, at seen) {
 		return // another file by now
 	}
 	s := stampOf(info)
-	if !k.mayCompare(known{b.id, s}, info.Size()) {
+	if !k.mayCompare(verifiedFile{b.id, s}, info.Size()) {
 		return
 	}
 	same, err := k.store.Same(b.id, file, info.Size())
@@ -140,15 +140,15 @@ func (k *keeper) compare(op *procroot.Op, b *binary, at seen) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	t.found = append(t.found, buildid.Mapped{ID: id, Path: b.key.Path, BuildID: b.id, MountNS: at.mnt})
+	t.list = append(t.list, buildid.Mapped{ID: id, Path: b.key.Path, BuildID: b.id, MountNS: at.mnt})
 }
 
 // mayCompare books a comparison, if it is needed and there is room for it.
-func (k *keeper) mayCompare(file known, size int64) bool {
+func (k *collector) mayCompare(file verifiedFile, size int64) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	t := &k.twins
-	if t.known[file] || t.bytes+size > maxCompared {
+	t := &k.duplicates
+	if t.verified[file] || t.bytes+size > maxCompared {
 		return false
 	}
 	t.bytes += size

@@ -26,64 +26,64 @@ import (
 )
 
 const (
-	// maxCode bounds one perf map or jitdump, and codeShare all of them: one
+	// maxJITFile bounds one perf map or jitdump, and codeShare all of them: one
 	// part in so many of what is there for binaries.
-	maxCode   = 128 << 20
-	codeShare = 4
-	// maxGenerators bounds the processes that are remembered, and the results.
-	maxGenerators = 1 << 14
+	maxJITFile = 128 << 20
+	jitShare   = 4
+	// maxJITProcesses bounds the processes that are remembered, and the results.
+	maxJITProcesses = 1 << 14
 	// maxOpen bounds the processes of which descriptors are held, and openShare
 	// is how much of what this process may open they may take.
 	maxOpen   = 512
 	openShare = 8
-	// maxDumps bounds the jitdump files of a process, as for their reader.
-	maxDumps = 16
+	// maxJitdumps bounds the jitdump files of a process, as for their reader.
+	maxJitdumps = 16
 	// A perf map that is not there is looked for again after a round, then
 	// after twice as many each time, up to lastPause. After one of settledPause its
 	// directory is taken for settled: a process that changes its root does so early.
-	lastPause    = 32
-	settledPause = 1
+	maxRetryPause = 32
+	settledPause  = 1
 )
 
-// generator is a process that has executable memory of no file: it generates
+// jitProcess is a process that has executable memory of no file: it generates
 // code. The compiler that does so may write the names of its functions to a perf
 // map, or to a jitdump file that it maps for everybody to see.
-type generator struct {
+type jitProcess struct {
 	pid int32
 	mnt uint64 // its mount namespace, 0: not known
 
 	// Guarded by the keeper's mutex.
-	queued bool
-	ended  bool // its first thread has
-	listed bool // it is in looking
-	due    uint64
-	pause  uint64
-	// late is the pause while others go on after the first thread, or are on their
+	queued     bool
+	ended      bool // its first thread has
+	retrying   bool // it is in looking
+	retryRound uint64
+	retryPause uint64
+	// exitPause is the pause while others go on after the first thread, or are on their
 	// way out.
-	late  uint64
-	dumps []*dump
+	exitPause uint64
+	jitdumps  []*jitdump
 
 	// Of the worker alone. The descriptors outlive the process: its root does
 	// not.
-	holds bool
-	inner int      // its number in its own pid namespace, 0: not known yet
-	start uint64   // when it began, of /proc/PID/stat
-	dir   *sys.FD  // its /tmp
-	file  *os.File // its perf map
-	err   error    // why nobody could look for one; nil: somebody has looked
+	holds   bool
+	nsPID   int      // its number in its own pid namespace, 0: not known yet
+	start   uint64   // when it began, of /proc/PID/stat
+	tmpDir  *sys.FD  // its /tmp
+	perfMap *os.File // its perf map
+	err     error    // why nobody could look for one; nil: somebody has looked
 }
 
-// dump is a jitdump file.
-type dump struct {
+// jitdump is a jitdump file.
+type jitdump struct {
 	key  binaryKey
-	at   seen
+	at   mappedAt
 	file *os.File
 	err  error
 }
 
-// codeKeeper keeps perf maps and jitdump files in the store, as they are when
+// jitCollector keeps perf maps and jitdump files in the store, as they are when
 // their process ends or the recording does.
-type codeKeeper struct {
+type jitCollector struct {
 	fs      procfs.FS
 	store   *buildid.Store // nil: nothing is kept
 	access  *procroot.Access
@@ -92,26 +92,26 @@ type codeKeeper struct {
 	left    atomic.Int64 // bytes
 	maxOpen int
 
-	mu      sync.Mutex
-	wake    *sync.Cond
-	all     map[int32]*generator
-	looking []*generator // for a perf map that was not there
-	waiting []*generator
-	round   uint64
-	stop    bool
-	given   bool // up: what comes now comes too late
-	open    int  // generators that hold descriptors
-	done    chan struct{}
-	kept    []keptCode
-	missing map[string]int
+	mu        sync.Mutex
+	wake      *sync.Cond
+	all       map[int32]*jitProcess
+	retries   []*jitProcess // for a perf map that was not there
+	waiting   []*jitProcess
+	round     uint64
+	stop      bool
+	closed    bool // up: what comes now comes too late
+	open      int  // generators that hold descriptors
+	done      chan struct{}
+	collected []jitFile
+	missing   map[string]int
 }
 
-func newCodeKeeper(fsys procfs.FS, a *procroot.Access, store *buildid.Store, hostMnt uint64, max int64) *codeKeeper {
-	c := &codeKeeper{
+func newJITCollector(fsys procfs.FS, a *procroot.Access, store *buildid.Store, hostMnt uint64, max int64) *jitCollector {
+	c := &jitCollector{
 		fs: fsys, store: store, access: a, hostMnt: hostMnt, maxOpen: maxOpen,
-		all: make(map[int32]*generator), missing: make(map[string]int), done: make(chan struct{}),
+		all: make(map[int32]*jitProcess), missing: make(map[string]int), done: make(chan struct{}),
 	}
-	c.left.Store(max / codeShare)
+	c.left.Store(max / jitShare)
 	var limit syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) == nil {
 		c.maxOpen = int(min(uint64(maxOpen), limit.Cur/openShare))
@@ -120,19 +120,19 @@ func newCodeKeeper(fsys procfs.FS, a *procroot.Access, store *buildid.Store, hos
 	return c
 }
 
-// codeMemory is what the keeper calls memory of generated code.
-const codeMemory = "//anon"
+// anonMemory is what the keeper calls memory of generated code.
+const anonMemory = "//anon"
 
-// isDump says whether a mapping is that by which a process tells where its
+// isJitdump says whether a mapping is that by which a process tells where its
 // jitdump file is.
-func isDump(key *binaryKey) bool {
+func isJitdump(key *binaryKey) bool {
 	base := path.Base(key.Path)
 	return key.id == "" && strings.HasPrefix(base, "jit-") && strings.HasSuffix(base, ".dump")
 }
 
-// offer takes note of generated code: memory of no file, or a jitdump file. It
+// enqueue takes note of generated code: memory of no file, or a jitdump file. It
 // never waits.
-func (c *codeKeeper) offer(key *binaryKey, at seen) {
+func (c *jitCollector) enqueue(key *binaryKey, at mappedAt) {
 	if c.store == nil {
 		return
 	}
@@ -140,27 +140,27 @@ func (c *codeKeeper) offer(key *binaryKey, at seen) {
 	defer c.mu.Unlock()
 	g := c.all[int32(at.pid)]
 	switch {
-	case g == nil && len(c.all) >= maxGenerators:
-		c.miss(errMany)
+	case g == nil && len(c.all) >= maxJITProcesses:
+		c.countMissing(errTooManyFiles)
 		return
 	case g == nil:
-		g = &generator{pid: int32(at.pid), mnt: at.mnt}
+		g = &jitProcess{pid: int32(at.pid), mnt: at.mnt}
 		c.all[g.pid] = g
 		c.push(g)
 	}
-	if perf.HoldsCode(key.Path) || slices.ContainsFunc(g.dumps, func(d *dump) bool { return d.key == *key }) {
+	if perf.HoldsCode(key.Path) || slices.ContainsFunc(g.jitdumps, func(d *jitdump) bool { return d.key == *key }) {
 		return
 	}
-	if len(g.dumps) == maxDumps {
-		c.miss(errMany)
+	if len(g.jitdumps) == maxJitdumps {
+		c.countMissing(errTooManyFiles)
 		return
 	}
-	g.dumps = append(g.dumps, &dump{key: *key, at: at})
+	g.jitdumps = append(g.jitdumps, &jitdump{key: *key, at: at})
 	c.push(g)
 }
 
 // push has the worker look at g; c.mu is held.
-func (c *codeKeeper) push(g *generator) {
+func (c *jitCollector) push(g *jitProcess) {
 	if !g.queued {
 		g.queued = true
 		c.waiting = append(c.waiting, g)
@@ -168,11 +168,11 @@ func (c *codeKeeper) push(g *generator) {
 	}
 }
 
-func (c *codeKeeper) miss(err error) { c.missing["generated code: "+reason(err)]++ }
+func (c *jitCollector) countMissing(err error) { c.missing["generated code: "+reason(err)]++ }
 
 // exited is told of every thread that ends. A process is over when none is left,
 // the first one may end before others.
-func (c *codeKeeper) exited(pid, tid int32) {
+func (c *jitCollector) exited(pid, tid int32) {
 	if c == nil || c.store == nil {
 		return
 	}
@@ -181,7 +181,7 @@ func (c *codeKeeper) exited(pid, tid int32) {
 	if g := c.all[pid]; g != nil {
 		g.ended = g.ended || pid == tid
 		if g.ended {
-			g.late = 0
+			g.exitPause = 0
 			c.push(g)
 		}
 	}
@@ -189,27 +189,27 @@ func (c *codeKeeper) exited(pid, tid int32) {
 
 // nextRound looks again for the perf maps that were not there, and whether the
 // processes have ended whose first thread has.
-func (c *codeKeeper) nextRound() {
+func (c *jitCollector) nextRound() {
 	if c == nil {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.round++
-	c.looking = slices.DeleteFunc(c.looking, func(g *generator) bool {
-		if g.due > c.round {
+	c.retries = slices.DeleteFunc(c.retries, func(g *jitProcess) bool {
+		if g.retryRound > c.round {
 			return false
 		}
-		g.listed = false
+		g.retrying = false
 		c.push(g)
 		return true
 	})
 }
 
 // start works in the background until wait is called, then keeps what is left.
-func (c *codeKeeper) start() { go c.run() }
+func (c *jitCollector) start() { go c.run() }
 
-func (c *codeKeeper) run() {
+func (c *jitCollector) run() {
 	defer close(c.done)
 	for {
 		g, over := c.next()
@@ -220,24 +220,24 @@ func (c *codeKeeper) run() {
 			if over || c.over(g) {
 				c.finish(op, g)
 			} else {
-				c.look(op, g)
+				c.inspect(op, g)
 			}
 		})
 		if err != nil {
-			c.drop(g, errors.Is(err, procroot.ErrNotStarted))
+			c.abandon(g, errors.Is(err, procroot.ErrNotStarted))
 		}
 	}
 }
 
 // next is what to look at next, and whether the recording is over.
-func (c *codeKeeper) next() (g *generator, over bool) {
+func (c *jitCollector) next() (g *jitProcess, over bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for {
 		for len(c.waiting) == 0 && !c.stop {
 			c.wake.Wait()
 		}
-		if c.given || len(c.waiting) == 0 {
+		if c.closed || len(c.waiting) == 0 {
 			break
 		}
 		g = c.waiting[0]
@@ -247,22 +247,22 @@ func (c *codeKeeper) next() (g *generator, over bool) {
 		}
 	}
 	for _, g := range c.all {
-		if !c.given {
+		if !c.closed {
 			return g, true
 		}
 	}
 	return nil, true
 }
 
-// drop keeps nothing of a process whose file system does not answer. The
+// abandon keeps nothing of a process whose file system does not answer. The
 // operation that waits for it releases what it has opened, if it was begun.
-func (c *codeKeeper) drop(g *generator, notStarted bool) {
+func (c *jitCollector) abandon(g *jitProcess, notStarted bool) {
 	c.mu.Lock()
 	if c.all[g.pid] == g {
 		delete(c.all, g.pid)
 	}
-	c.miss(procroot.ErrTimeout)
-	dumps := g.dumps
+	c.countMissing(procroot.ErrTimeout)
+	dumps := g.jitdumps
 	c.mu.Unlock()
 	if !notStarted {
 		return
@@ -276,7 +276,7 @@ func (c *codeKeeper) drop(g *generator, notStarted bool) {
 // over says whether a process whose first thread has ended has no other that goes
 // on. One that executes a program does so with the number of the first
 // (de_thread in fs/exec.c), as if that had not ended.
-func (c *codeKeeper) over(g *generator) bool {
+func (c *jitCollector) over(g *jitProcess) bool {
 	c.mu.Lock()
 	ended := g.ended
 	g.ended = false // unless it ends again while this looks
@@ -285,7 +285,7 @@ func (c *codeKeeper) over(g *generator) bool {
 		return false
 	}
 	st, err := c.fs.Proc(int(g.pid)).Stat()
-	if err != nil || g.inner != 0 && st.StartTime != g.start {
+	if err != nil || g.nsPID != 0 && st.StartTime != g.start {
 		return true
 	}
 	if !st.Exiting() {
@@ -301,7 +301,7 @@ func (c *codeKeeper) over(g *generator) bool {
 }
 
 // end has the rest be kept.
-func (c *codeKeeper) end() {
+func (c *jitCollector) end() {
 	c.mu.Lock()
 	c.stop = true
 	c.wake.Signal()
@@ -309,21 +309,21 @@ func (c *codeKeeper) end() {
 }
 
 // wait waits for what end has begun, but not for ever.
-func (c *codeKeeper) wait(deadline time.Time) {
+func (c *jitCollector) wait(deadline time.Time) {
 	await(c.done, deadline)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.given = true
+	c.closed = true
 	for range c.all {
-		c.miss(errSlow)
+		c.countMissing(errUnfinished)
 	}
 }
 
-// look opens what there is of a process while it runs. There is nothing to copy
+// inspect opens what there is of a process while it runs. There is nothing to copy
 // before its end.
-func (c *codeKeeper) look(op *procroot.Op, g *generator) {
+func (c *jitCollector) inspect(op *procroot.Op, g *jitProcess) {
 	if !c.hold(g) {
-		g.err = errMany
+		g.err = errTooManyFiles
 	} else if c.find(op, g); !op.Commit() {
 		c.release(g)
 		return
@@ -332,22 +332,22 @@ func (c *codeKeeper) look(op *procroot.Op, g *generator) {
 	defer c.mu.Unlock()
 	switch {
 	case g.ended:
-		g.late = min(max(1, 2*g.late), lastPause)
-		g.due = c.round + g.late
-	case g.holds && g.file == nil && !g.listed:
-		g.pause = min(max(1, 2*g.pause), lastPause)
-		g.due = c.round + g.pause
+		g.exitPause = min(max(1, 2*g.exitPause), maxRetryPause)
+		g.retryRound = c.round + g.exitPause
+	case g.holds && g.perfMap == nil && !g.retrying:
+		g.retryPause = min(max(1, 2*g.retryPause), maxRetryPause)
+		g.retryRound = c.round + g.retryPause
 	default:
 		return
 	}
-	if !g.listed {
-		g.listed = true
-		c.looking = append(c.looking, g)
+	if !g.retrying {
+		g.retrying = true
+		c.retries = append(c.retries, g)
 	}
 }
 
 // hold says whether g may hold descriptors.
-func (c *codeKeeper) hold(g *generator) bool {
+func (c *jitCollector) hold(g *jitProcess) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !g.holds && c.open < c.maxOpen {
@@ -358,55 +358,55 @@ func (c *codeKeeper) hold(g *generator) bool {
 }
 
 // find opens the files of g that are not open yet.
-func (c *codeKeeper) find(op *procroot.Op, g *generator) {
+func (c *jitCollector) find(op *procroot.Op, g *jitProcess) {
 	proc := c.fs.Proc(int(g.pid))
 	c.mu.Lock()
-	dumps := slices.Clone(g.dumps)
+	dumps := slices.Clone(g.jitdumps)
 	c.mu.Unlock()
 	for _, d := range dumps {
 		if d.file == nil && d.err == nil {
 			d.file, d.err = c.openDump(op, proc, d)
 		}
 	}
-	if g.file != nil {
+	if g.perfMap != nil {
 		return
 	}
-	if g.dir != nil && g.pause > settledPause {
+	if g.tmpDir != nil && g.retryPause > settledPause {
 		g.open()
 		return
 	}
 	dir, err := c.findDir(g, proc)
 	if err != nil {
-		if g.dir == nil {
+		if g.tmpDir == nil {
 			g.err = cmp.Or(g.err, gone(err))
 		}
 		return
 	}
-	g.dir.Close()
-	g.dir = dir
+	g.tmpDir.Close()
+	g.tmpDir = dir
 	g.open()
 }
 
 // open opens the perf map in the directory that was found, if it is there.
-func (g *generator) open() {
+func (g *jitProcess) open() {
 	g.err = nil
-	if g.dir == nil {
+	if g.tmpDir == nil {
 		return
 	}
-	f, err := procroot.OpenIn(g.dir, g.name())
+	f, err := procroot.OpenIn(g.tmpDir, g.name())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		g.err = err
 	}
-	g.file = f
+	g.perfMap = f
 }
 
 // findDir finds the /tmp of a process, nil if it has none. It must be the
 // process that was there the first time.
-func (c *codeKeeper) findDir(g *generator, proc procfs.Proc) (*sys.FD, error) {
+func (c *jitCollector) findDir(g *jitProcess, proc procfs.Proc) (*sys.FD, error) {
 	err := g.identify(proc)
 	var dir *sys.FD
 	if err == nil {
-		dir, err = procroot.FindDir(proc, codeDir)
+		dir, err = procroot.FindDir(proc, tmpName)
 	}
 	if err == nil {
 		if err = g.identify(proc); err == nil {
@@ -415,25 +415,25 @@ func (c *codeKeeper) findDir(g *generator, proc procfs.Proc) (*sys.FD, error) {
 		dir.Close()
 	}
 	if c.onHost(g) {
-		return procroot.FindDir(c.fs.Self(), codeDir)
+		return procroot.FindDir(c.fs.Self(), tmpName)
 	}
 	return nil, err
 }
 
 // onHost: the files of g are those of this process's mount namespace.
-func (c *codeKeeper) onHost(g *generator) bool { return g.mnt != 0 && g.mnt == c.hostMnt }
+func (c *jitCollector) onHost(g *jitProcess) bool { return g.mnt != 0 && g.mnt == c.hostMnt }
 
-// codeDir is where perf maps are, below the root of their process.
-const codeDir = "tmp"
+// tmpName is where perf maps are, below the root of their process.
+const tmpName = "tmp"
 
 // identify finds out which process it is, while it is there, or that it is
 // still the same.
-func (g *generator) identify(proc procfs.Proc) error {
+func (g *jitProcess) identify(proc procfs.Proc) error {
 	st, err := proc.Stat()
 	if err != nil {
 		return err
 	}
-	if g.inner != 0 {
+	if g.nsPID != 0 {
 		if st.StartTime != g.start {
 			return errGone
 		}
@@ -443,18 +443,18 @@ func (g *generator) identify(proc procfs.Proc) error {
 	if err != nil {
 		return err
 	}
-	g.inner, g.start = status.InnerPID(), st.StartTime
+	g.nsPID, g.start = status.InnerPID(), st.StartTime
 	return nil
 }
 
 // name is what the perf map is called. A process of the host that was never seen
 // most likely has the number that it has here.
-func (g *generator) name() string { return fmt.Sprintf("perf-%d.map", cmp.Or(g.inner, int(g.pid))) }
+func (g *jitProcess) name() string { return fmt.Sprintf("perf-%d.map", cmp.Or(g.nsPID, int(g.pid))) }
 
-func (c *codeKeeper) openDump(op *procroot.Op, proc procfs.Proc, d *dump) (*os.File, error) {
+func (c *jitCollector) openDump(op *procroot.Op, proc procfs.Proc, d *jitdump) (*os.File, error) {
 	k := &d.key
 	if c.files.OnFUSE(proc, k.Major, k.Minor, k.Path) {
-		return nil, errServed
+		return nil, errOnFUSE
 	}
 	f, err := c.files.Root(proc, op).OpenMapped(d.at.start, d.at.end, k.Path)
 	if err != nil {
@@ -472,11 +472,11 @@ func (c *codeKeeper) openDump(op *procroot.Op, proc procfs.Proc, d *dump) (*os.F
 }
 
 // finish keeps what g has written, and forgets it.
-func (c *codeKeeper) finish(op *procroot.Op, g *generator) {
+func (c *jitCollector) finish(op *procroot.Op, g *jitProcess) {
 	c.find(op, g) // of a process that is there, or was never looked at
-	var kept []keptCode
+	var kept []jitFile
 	var errs []error
-	add := func(file *os.File, k keptCode, err error) {
+	add := func(file *os.File, k jitFile, err error) {
 		if err == nil && file != nil {
 			k.id, err = c.add(op, file, k.dump != nil)
 		}
@@ -486,21 +486,21 @@ func (c *codeKeeper) finish(op *procroot.Op, g *generator) {
 			kept = append(kept, k)
 		}
 	}
-	if g.dir != nil {
+	if g.tmpDir != nil {
 		// The one that has the name now may be another one.
-		if f, err := procroot.OpenIn(g.dir, g.name()); err == nil {
-			if g.file != nil {
-				g.file.Close()
+		if f, err := procroot.OpenIn(g.tmpDir, g.name()); err == nil {
+			if g.perfMap != nil {
+				g.perfMap.Close()
 			}
-			g.file, g.err = f, nil
+			g.perfMap, g.err = f, nil
 		}
 	}
-	add(g.file, keptCode{pid: g.pid, mnt: g.mnt}, g.err)
+	add(g.perfMap, jitFile{pid: g.pid, mnt: g.mnt}, g.err)
 	c.mu.Lock()
-	dumps := g.dumps
+	dumps := g.jitdumps
 	c.mu.Unlock()
 	for _, d := range dumps {
-		add(d.file, keptCode{pid: g.pid, mnt: g.mnt, dump: &d.key}, d.err)
+		add(d.file, jitFile{pid: g.pid, mnt: g.mnt, dump: &d.key}, d.err)
 		if d.file != nil {
 			d.file.Close()
 		}
@@ -512,24 +512,24 @@ func (c *codeKeeper) finish(op *procroot.Op, g *generator) {
 	if c.all[g.pid] == g {
 		delete(c.all, g.pid)
 	}
-	if c.given || !committed {
+	if c.closed || !committed {
 		return
 	}
 	for _, err := range errs {
-		c.miss(err)
+		c.countMissing(err)
 	}
-	if len(c.kept)+len(kept) > maxGenerators {
-		c.miss(errMany)
+	if len(c.collected)+len(kept) > maxJITProcesses {
+		c.countMissing(errTooManyFiles)
 		return
 	}
-	c.kept = append(c.kept, kept...)
+	c.collected = append(c.collected, kept...)
 }
 
-func (c *codeKeeper) release(g *generator) {
-	if g.file != nil {
-		g.file.Close()
+func (c *jitCollector) release(g *jitProcess) {
+	if g.perfMap != nil {
+		g.perfMap.Close()
 	}
-	g.dir.Close()
+	g.tmpDir.Close()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if g.holds {

@@ -30,7 +30,7 @@ func TestCopyThatHangs(t *testing.T) {
 		os.Symlink("/", filepath.Join(dir, "root")), syscall.Mkfifo(mounts, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	k := newKeeper(&Options{Store: t.TempDir()}, procfs.New(root))
+	k := newCollector(&Options{Store: t.TempDir()}, procfs.New(root))
 	defer k.close()
 	k.hostMnt = 1
 	k.timeout = 20 * time.Millisecond
@@ -45,10 +45,10 @@ func TestCopyThatHangs(t *testing.T) {
 	}
 	k.start()
 	// Without a build-id it is asked for first whether a program serves it.
-	stuck := k.offer(&binaryKey{FileKey: binaries.FileKey{Path: "/stuck", Inode: 1, Mnt: 7}}, seen{pid: 42, mnt: 7})
+	stuck := k.enqueue(&binaryKey{FileKey: binaries.FileKey{Path: "/stuck", Inode: 1, Mnt: 7}}, mappedAt{pid: 42, mnt: 7})
 	testutil.Poll(t, "the copy to be abandoned", stuck.settled.Load)
 	if stuck.err != procroot.ErrTimeout {
-		t.Errorf("%+v", &stuck.fate)
+		t.Errorf("%+v", &stuck.outcome)
 	}
 	// An open for writing waits for the reader, who then waits for the text.
 	writer, err := os.OpenFile(mounts, os.O_WRONLY, 0)
@@ -59,7 +59,7 @@ func TestCopyThatHangs(t *testing.T) {
 		t.Fatal(err)
 	}
 	k.timeout = time.Minute
-	k.offer(&binaryKey{id: string(id.Bytes()), FileKey: binaries.FileKey{Path: "/kept"}}, seen{pid: 42, mnt: 7})
+	k.enqueue(&binaryKey{id: string(id.Bytes()), FileKey: binaries.FileKey{Path: "/kept"}}, mappedAt{pid: 42, mnt: 7})
 	writer.Close() // the abandoned copy goes on: its result comes too late
 	k.wait()
 	sum, _ := k.result()
@@ -71,7 +71,7 @@ func TestCopyThatHangs(t *testing.T) {
 // What a container's process had mapped is not the host's because another process
 // has its number now.
 func TestOnHostWithReusedNumber(t *testing.T) {
-	k := newKeeper(&Options{}, procfs.FS{})
+	k := newCollector(&Options{}, procfs.FS{})
 	defer k.close()
 	self := procfs.FS{}.Self()
 	mnt, err := self.Namespace("mnt")

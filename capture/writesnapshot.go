@@ -65,12 +65,12 @@ func WriteSnapshot(ctx context.Context, o *SnapshotOptions, out Output) (*Snapsh
 }
 
 func (r *Recorder) writeSnapshot(ctx context.Context, o *SnapshotOptions) error {
-	t := &teller{r: r, want: o.Want}
+	t := &synthesizer{r: r, want: o.Want}
 	if err := t.cgroups(); err != nil {
 		return err
 	}
 	if err := t.tasks(ctx, o.Scope); err != nil {
 		return fmt.Errorf("snapshot: %w", err)
 	}
-	return r.tellContainers()
+	return r.writeContainers()
 }

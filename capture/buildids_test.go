@@ -39,7 +39,7 @@ func TestStamp(t *testing.T) {
 	for _, misc := range []perf.Misc{perf.MiscUser, perf.MiscUser | perf.MiscMmapBuildID} {
 		raw, _, ev := mmap2Raw(t, misc)
 		id := []byte("0123456789abcdef")
-		stamp(raw, id)
+		setBuildID(raw, id)
 		rec, err := perf.Decode(raw, nativeOrder, ev)
 		if err != nil {
 			t.Fatal(err)
@@ -55,7 +55,7 @@ func TestStamp(t *testing.T) {
 func TestStampWithoutID(t *testing.T) {
 	for _, id := range [][]byte{nil, make([]byte, 21)} {
 		raw, _, ev := mmap2Raw(t, perf.MiscUser|perf.MiscMmapBuildID)
-		stamp(raw, id)
+		setBuildID(raw, id)
 		rec, err := perf.Decode(raw, nativeOrder, ev)
 		if err != nil {
 			t.Fatal(err)
@@ -64,7 +64,7 @@ func TestStampWithoutID(t *testing.T) {
 			t.Errorf("%+v", m)
 		}
 	}
-	stamp(make([]byte, 40), []byte("x")) // a record that is none
+	setBuildID(make([]byte, 40), []byte("x")) // a record that is none
 }
 
 // FuzzParseMapping: what is read in place is what the decoder reads.
@@ -146,12 +146,12 @@ func TestIdentifyKnownFile(t *testing.T) {
 	}
 	write(0)
 	m := mapped(t, path)
-	x := newIdentifier(procfs.FS{}, nil)
+	x := newBuildIDResolver(procfs.FS{}, nil)
 	defer x.close()
 	check := func(what string, id []byte, asked int) {
 		t.Helper()
-		if f := x.identify(m, space{mnt: x.hostMnt}, nil); !bytes.Equal(f.id, id) || x.asked != asked {
-			t.Errorf("%s: id %x after asking %d times, want %x after %d", what, f.id, x.asked, id, asked)
+		if f := x.resolve(m, mountNS{ino: x.hostMnt}, nil); !bytes.Equal(f.id, id) || x.lookups != asked {
+			t.Errorf("%s: id %x after asking %d times, want %x after %d", what, f.id, x.lookups, id, asked)
 		}
 	}
 	check("first", ids[0], 1)

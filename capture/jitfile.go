@@ -16,30 +16,30 @@ import (
 	"github.com/gantry-tools/gantry/internal/linux/procroot"
 )
 
-// errNotCode is a file without names of functions in the place of one with them.
-var errNotCode = errors.New("not a perf map or jitdump")
+// errNotJIT is a file without names of functions in the place of one with them.
+var errNotJIT = errors.New("not a perf map or jitdump")
 
 // add copies what a compiler has written so far into the store: no more than
 // there is now, for it may grow for ever. Of an empty file the id is zero.
-func (c *codeKeeper) add(op *procroot.Op, f *os.File, dump bool) (buildid.ID, error) {
+func (c *jitCollector) add(op *procroot.Op, f *os.File, dump bool) (buildid.ID, error) {
 	info, err := f.Stat()
 	switch {
 	case err != nil:
 		return buildid.ID{}, err
 	case info.Size() == 0:
 		return buildid.ID{}, nil
-	case info.Size() > maxCode:
+	case info.Size() > maxJITFile:
 		return buildid.ID{}, errTooLarge
 	case info.Size() > c.left.Load():
 		return buildid.ID{}, errTooMuch
 	}
 	op.Extend(copyTime(info.Size()))
-	head := make([]byte, min(info.Size(), codeHead))
+	head := make([]byte, min(info.Size(), jitHead))
 	if n, err := f.ReadAt(head, 0); n < len(head) && !errors.Is(err, io.EOF) {
 		return buildid.ID{}, err
 	}
-	if dump && !looksLikeDump(head) || !dump && !looksLikeMap(head) {
-		return buildid.ID{}, errNotCode
+	if dump && !looksLikeJitdump(head) || !dump && !looksLikeMap(head) {
+		return buildid.ID{}, errNotJIT
 	}
 	id, err := c.store.AddCode(io.NewSectionReader(f, 0, info.Size()), 0)
 	if err == nil {
@@ -48,8 +48,8 @@ func (c *codeKeeper) add(op *procroot.Op, f *os.File, dump bool) (buildid.ID, er
 	return id, err
 }
 
-// codeHead is how much of a file is looked at to tell what it is.
-const codeHead = 4 << 10
+// jitHead is how much of a file is looked at to tell what it is.
+const jitHead = 4 << 10
 
 // looksLikeMap says whether one of the lines in b is of a perf map: start and
 // size in hexadecimal digits, and a name (Documentation/jit-interface.txt of
@@ -69,14 +69,14 @@ func looksLikeMap(b []byte) bool {
 	return false
 }
 
-// dumpMagic begins a jitdump file, in the order of its writer (struct jitheader
+// jitdumpMagic begins a jitdump file, in the order of its writer (struct jitheader
 // of tools/perf/Documentation/jitdump-specification.txt of Linux).
-const dumpMagic = 0x4A695444
+const jitdumpMagic = 0x4A695444
 
-func looksLikeDump(b []byte) bool {
+func looksLikeJitdump(b []byte) bool {
 	if len(b) < 4 {
 		return false
 	}
 	magic := nativeOrder.Uint32(b)
-	return magic == dumpMagic || bits.ReverseBytes32(magic) == dumpMagic
+	return magic == jitdumpMagic || bits.ReverseBytes32(magic) == jitdumpMagic
 }

@@ -28,32 +28,32 @@ const (
 	maxHeld  = 64 << 20 // bytes
 )
 
-// sifter takes the samples out of what the rings hold that are not recorded.
-type sifter struct {
+// sampleFilter takes the samples out of what the rings hold that are not recorded.
+type sampleFilter struct {
 	filter *filter.Filter // nil: containers do not count
 	plan   *filter.Plan   // of the filter
-	// unloaded is why the kernel did not take the filter.
-	unloaded error
-	// followed are the tasks that are recorded, nil if they are not told
+	// kernelErr is why the kernel did not take the filter.
+	kernelErr error
+	// tasks are the tasks that are recorded, nil if they are not told
 	// apart: the target has tasks, and a probe cannot be bound to them.
-	followed *follower
-	events   map[uint64]sifting // by the id of the event
-	follows  bool               // some of them follow tasks
-	lastID   uint64             // the event of the last sample, and how it is sifted
-	lastHow  sifting
+	tasks   *taskSet
+	byEvent map[uint64]eventFilter // by the id of the event
+	byTask  bool                   // some of them follow tasks
+	lastID  uint64                 // the event of the last sample, and how it is sifted
+	lastHow eventFilter
 
-	reserve *reserve // of binaries; nil without a filter
-	held    []heldSample
-	bytes   []byte // of the samples held, one behind the other
-	since   time.Time
-	late    tally // of those that were held and written
+	deferred *deferredBinaries // of binaries; nil without a filter
+	held     []heldSample
+	bytes    []byte // of the samples held, one behind the other
+	since    time.Time
+	late     tally // of those that were held and written
 }
 
-// sifting is how the samples of one event are sifted.
-type sifting struct {
-	// passed: the kernel has let them pass. follow: only those of followed
+// eventFilter is how the samples of one event are sifted.
+type eventFilter struct {
+	// inKernel: the kernel has let them pass. follow: only those of followed
 	// tasks count.
-	passed, follow bool
+	inKernel, byTask bool
 	// cgroupAt is the place of the cgroup from the sample's end, 0: it has
 	// none.
 	cgroupAt int
@@ -61,14 +61,14 @@ type sifting struct {
 
 // heldSample is a sample that waits.
 type heldSample struct {
-	place filter.Place
-	size  int
+	origin filter.Origin
+	size   int
 }
 
 // add tells of an open event.
-func (s *sifter) add(ev *perfevent.Event, how sifting) {
-	if s.events == nil {
-		s.events = make(map[uint64]sifting)
+func (s *sampleFilter) add(ev *perfevent.Event, how eventFilter) {
+	if s.byEvent == nil {
+		s.byEvent = make(map[uint64]eventFilter)
 	}
 	st := ev.Attr.SampleType
 	if st&perf.SampleCgroup != 0 && st&perf.SampleAux == 0 {
@@ -79,16 +79,16 @@ func (s *sifter) add(ev *perfevent.Event, how sifting) {
 			}
 		}
 	}
-	s.events[ev.ID] = how
-	s.follows = s.follows || how.follow
+	s.byEvent[ev.ID] = how
+	s.byTask = s.byTask || how.byTask
 }
 
 // active: some samples are not recorded.
-func (s *sifter) active() bool { return s.filter != nil || s.follows }
+func (s *sampleFilter) active() bool { return s.filter != nil || s.byTask }
 
-// sift gives what is to be written of the records that a ring of samples holds:
+// apply gives what is to be written of the records that a ring of samples holds:
 // all of them as they are, or those that are kept, in room.
-func (s *sifter) sift(a, b []byte, room *[]byte) (x, y []byte, err error) {
+func (s *sampleFilter) apply(a, b []byte, room *[]byte) (x, y []byte, err error) {
 	var scratch []byte
 	kept, all := (*room)[:0], true
 	at := 0
@@ -96,7 +96,7 @@ func (s *sifter) sift(a, b []byte, room *[]byte) (x, y []byte, err error) {
 		if err != nil {
 			return nil, nil, fmt.Errorf("read ring: %w", err)
 		}
-		keep := s.keep(raw)
+		keep := s.verdict(raw)
 		if !keep && all {
 			all = false
 			kept = append(append(kept, a[:min(at, len(a))]...), b[:max(at-len(a), 0)]...)
@@ -113,29 +113,29 @@ func (s *sifter) sift(a, b []byte, room *[]byte) (x, y []byte, err error) {
 	return kept, nil, nil
 }
 
-// keep reports whether a record is written now.
-func (s *sifter) keep(raw []byte) bool {
+// verdict reports whether a record is written now.
+func (s *sampleFilter) verdict(raw []byte) bool {
 	if perf.RecordType(nativeOrder.Uint32(raw)) != perf.RecordSample || len(raw) < sampleMin {
 		return true
 	}
 	if id := nativeOrder.Uint64(raw[sampleIDAt:]); id != s.lastID {
-		s.lastID, s.lastHow = id, s.events[id]
+		s.lastID, s.lastHow = id, s.byEvent[id]
 	}
 	how := s.lastHow
 	tid := int32(nativeOrder.Uint32(raw[sampleTIDAt:]))
-	if how.follow {
-		return s.followed.has(tid)
+	if how.byTask {
+		return s.tasks.has(tid)
 	}
 	if s.filter == nil {
 		return true
 	}
-	sample := filter.Sample{TID: tid, Time: nativeOrder.Uint64(raw[sampleTimeAt:]), Passed: how.passed}
+	sample := filter.Sample{TID: tid, Time: nativeOrder.Uint64(raw[sampleTimeAt:]), Passed: how.inKernel}
 	if how.cgroupAt > 0 {
 		sample.Cgroup = nativeOrder.Uint64(raw[len(raw)-how.cgroupAt:])
 	}
 	v, place := s.filter.Decide(&sample)
 	if v != filter.Drop {
-		s.reserve.sampled(int32(nativeOrder.Uint32(raw[samplePIDAt:])))
+		s.deferred.release(int32(nativeOrder.Uint32(raw[samplePIDAt:])))
 	}
 	if v == filter.Hold {
 		s.hold(raw, place)
@@ -143,7 +143,7 @@ func (s *sifter) keep(raw []byte) bool {
 	return v == filter.Keep
 }
 
-func (s *sifter) hold(raw []byte, place filter.Place) {
+func (s *sampleFilter) hold(raw []byte, place filter.Origin) {
 	if len(s.held) == 0 {
 		s.since = time.Now()
 	}
@@ -153,22 +153,22 @@ func (s *sifter) hold(raw []byte, place filter.Place) {
 
 // holding reports whether samples wait. Those that come later are older than
 // what has been written, so that no round is finished meanwhile.
-func (s *sifter) holding() bool { return len(s.held) > 0 }
+func (s *sampleFilter) holding() bool { return len(s.held) > 0 }
 
 // overdue: no more samples are held.
-func (s *sifter) overdue() bool {
+func (s *sampleFilter) overdue() bool {
 	return len(s.bytes) >= maxHeld || s.holding() && time.Since(s.since) >= holdTime
 }
 
 // release gives the samples that need not wait any longer and are kept; with
 // last those are all. The result is valid until the next sample is held.
-func (s *sifter) release(last bool) []byte {
+func (s *sampleFilter) release(last bool) []byte {
 	out, rest, from := s.bytes[:0:0], s.held[:0], s.bytes
 	var wait []byte
 	for _, h := range s.held {
 		raw := from[:h.size]
 		from = from[h.size:]
-		switch s.filter.Settle(h.place, last) {
+		switch s.filter.Settle(h.origin, last) {
 		case filter.Keep:
 			out = append(out, raw...)
 		case filter.Hold:
@@ -180,55 +180,55 @@ func (s *sifter) release(last bool) []byte {
 	return out
 }
 
-// follower is the tasks that a recording follows, as its sideband tells of them.
-type follower struct {
+// taskSet is the tasks that a recording follows, as its sideband tells of them.
+type taskSet struct {
 	self  int32 // this process, whose thread may stand for a command
-	tasks map[int32]followed
+	tasks map[int32]taskState
 	// ended are those that ended in the current and the last round.
 	ended, older []int32
 }
 
-// followed is one task. executed is when it executed a program last.
-type followed struct {
+// taskState is one task. executed is when it executed a program last.
+type taskState struct {
 	gone     bool
 	executed uint64
 }
 
-func newFollower(tids []int) *follower {
-	f := &follower{self: int32(os.Getpid()), tasks: make(map[int32]followed)}
+func newTaskSet(tids []int) *taskSet {
+	f := &taskSet{self: int32(os.Getpid()), tasks: make(map[int32]taskState)}
 	for _, tid := range tids {
-		f.tasks[int32(tid)] = followed{}
+		f.tasks[int32(tid)] = taskState{}
 	}
 	return f
 }
 
-func (f *follower) has(tid int32) bool {
+func (f *taskSet) has(tid int32) bool {
 	_, ok := f.tasks[tid]
 	return ok
 }
 
-func (f *follower) record(rec perf.Record) {
+func (f *taskSet) record(rec perf.Record) {
 	switch rec := rec.(type) {
 	case *perf.Fork:
 		if rec.PID != f.self {
-			f.tasks[rec.TID] = followed{}
+			f.tasks[rec.TID] = taskState{}
 		}
 	case *perf.Exit:
 		if t, ok := f.tasks[rec.TID]; ok && rec.Time >= t.executed {
-			f.tasks[rec.TID] = followed{gone: true}
+			f.tasks[rec.TID] = taskState{gone: true}
 			f.ended = append(f.ended, rec.TID)
 		}
 	case *perf.Comm:
 		// A thread that executes a program goes on with the number of the
 		// first one of its process, which has ended.
 		if f.has(rec.TID) && rec.Misc&perf.MiscCommExec != 0 {
-			f.tasks[rec.TID] = followed{executed: rec.SampleID.Time}
+			f.tasks[rec.TID] = taskState{executed: rec.SampleID.Time}
 		}
 	}
 }
 
 // round forgets the tasks that had ended before the last round.
-func (f *follower) round() {
+func (f *taskSet) round() {
 	for _, tid := range f.older {
 		if f.tasks[tid].gone {
 			delete(f.tasks, tid)

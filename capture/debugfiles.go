@@ -26,10 +26,10 @@ const debugRoot = "/usr/lib/debug"
 // maxDebugLink bounds a .gnu_debuglink section, a name and a checksum.
 const maxDebugLink = 4 << 10
 
-// keepDebug keeps the separate symbols of a stripped binary that the container
+// collectDebug keeps the separate symbols of a stripped binary that the container
 // has on its root file system, by build-id or by the name in the binary. That
 // there are none is the rule.
-func (k *keeper) keepDebug(op *procroot.Op, f *fate, proc procfs.Proc, binary *os.File, name string) {
+func (k *collector) collectDebug(op *procroot.Op, f *outcome, proc procfs.Proc, binary *os.File, name string) {
 	info, err := binary.Stat()
 	if err != nil || f.id.Len() < 2 {
 		return
@@ -52,7 +52,7 @@ func (k *keeper) keepDebug(op *procroot.Op, f *fate, proc procfs.Proc, binary *o
 }
 
 // addDebug copies symbols, which count for the limits as binaries do.
-func (k *keeper) addDebug(op *procroot.Op, f *fate, file *os.File, at string) error {
+func (k *collector) addDebug(op *procroot.Op, f *outcome, file *os.File, at string) error {
 	info, err := file.Stat()
 	if err != nil {
 		return err

@@ -15,14 +15,14 @@ import (
 func TestStrangers(t *testing.T) {
 	var host container.Namespaces
 	host[container.PIDNS], host[container.MntNS] = 1, 2
-	s := newStrangers(host)
-	s.saw(10, 1, 2)
-	s.saw(11, 5, 2) // a pid namespace alone is no container
-	s.saw(12, 1, 6)
-	s.saw(13, 5, 6)
-	s.saw(14, 5, 6)
-	s.saw(15, 5, 6)
-	s.saw(15, 1, 2) // it went back
+	s := newNamespacedProcesses(host)
+	s.setNamespaces(10, 1, 2)
+	s.setNamespaces(11, 5, 2) // a pid namespace alone is no container
+	s.setNamespaces(12, 1, 6)
+	s.setNamespaces(13, 5, 6)
+	s.setNamespaces(14, 5, 6)
+	s.setNamespaces(15, 5, 6)
+	s.setNamespaces(15, 1, 2) // it went back
 	s.ended(14)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -33,30 +33,30 @@ func TestStrangers(t *testing.T) {
 	if pids, ok := s.list(t.Context()); !ok || !slices.Equal(pids, []int{13}) {
 		t.Errorf("%v, %v, want 13", pids, ok)
 	}
-	var none *strangers
-	none.saw(1, 5, 6)
+	var none *namespacedProcesses
+	none.setNamespaces(1, 5, 6)
 	none.ended(1)
 }
 
 // What a snapshot did not tell of, or there was no room for, is not complete.
 func TestStrangersNotComplete(t *testing.T) {
-	s := newStrangers(container.Namespaces{})
+	s := newNamespacedProcesses(container.Namespaces{})
 	s.finish(false)
 	if _, ok := s.list(t.Context()); ok {
 		t.Error("complete without a complete snapshot")
 	}
-	s = newStrangers(container.Namespaces{})
-	s.blind()
+	s = newNamespacedProcesses(container.Namespaces{})
+	s.setIncomplete()
 	s.finish(true)
 	if _, ok := s.list(t.Context()); ok {
 		t.Error("complete though sideband was lost")
 	}
-	s = newStrangers(container.Namespaces{})
+	s = newNamespacedProcesses(container.Namespaces{})
 	s.finish(true)
-	for pid := range int32(maxStrangers + 1) {
-		s.saw(pid, 5, 6)
+	for pid := range int32(maxNamespaced + 1) {
+		s.setNamespaces(pid, 5, 6)
 	}
-	if _, ok := s.list(t.Context()); ok || len(s.pids) != maxStrangers {
+	if _, ok := s.list(t.Context()); ok || len(s.pids) != maxNamespaced {
 		t.Errorf("complete with %d processes", len(s.pids))
 	}
 }

@@ -15,33 +15,33 @@ import (
 	"github.com/gantry-tools/gantry/perf"
 )
 
-// identifier puts build-ids into the MMAP2 records of the kernel before they
+// buildIDResolver puts build-ids into the MMAP2 records of the kernel before they
 // are written: the id takes the place of device and inode.
 // snapshot.IDReader says why the kernel is not asked to.
 //
 // A file that was looked at is known from then on. After recheck rounds it is
 // looked up again, to see whether it was written to.
-type identifier struct {
+type buildIDResolver struct {
 	fs      procfs.FS
 	reader  *binaries.IDReader
 	hostMnt uint64
-	known   map[binaries.FileKey]*knownFile
+	known   map[binaries.FileKey]*resolvedFile
 	holders map[binaries.FileKey]holder // by file, less the inode's generation
 	paths   map[string]string           // interned
 	round   uint64
-	asked   int // how often a file was not known
-	unknown knownFile
+	lookups int // how often a file was not known
+	unknown resolvedFile
 }
 
-// knownFile is what is known of a file that was mapped.
-type knownFile struct {
-	id    []byte // empty: it has none
-	key   binaryKey
-	state binaries.FileState // when the id was read
-	round uint64             // when the state was looked at last
-	kept  *binary            // what the keeper made of it, nil: not offered
-	// silent: its file system did not answer in time.
-	silent bool
+// resolvedFile is what is known of a file that was mapped.
+type resolvedFile struct {
+	id        []byte // empty: it has none
+	key       binaryKey
+	state     binaries.FileState // when the id was read
+	round     uint64             // when the state was looked at last
+	collected *binary            // what the keeper made of it, nil: not offered
+	// timedOut: its file system did not answer in time.
+	timedOut bool
 }
 
 // holder is where a process has had a file mapped since before the recording.
@@ -60,16 +60,16 @@ const (
 	maxNeighbours = 8
 )
 
-func newIdentifier(fsys procfs.FS, e *procroot.Access) *identifier {
-	x := &identifier{
+func newBuildIDResolver(fsys procfs.FS, e *procroot.Access) *buildIDResolver {
+	x := &buildIDResolver{
 		fs: fsys, reader: binaries.NewIDReader(e),
-		known: make(map[binaries.FileKey]*knownFile), paths: make(map[string]string),
+		known: make(map[binaries.FileKey]*resolvedFile), paths: make(map[string]string),
 	}
 	x.hostMnt, _ = fsys.Self().Namespace("mnt") // 0: like a namespace that is not known
 	return x
 }
 
-func (x *identifier) close() { x.reader.Close() }
+func (x *buildIDResolver) close() { x.reader.Close() }
 
 // mapping is an MMAP2 record of the kernel. Its path lies in the record.
 type mapping struct {
@@ -128,39 +128,39 @@ func (m *mapping) record(path string) *perf.Mmap2 {
 	return &perf.Mmap2{PID: m.pid, TID: m.pid, Addr: m.addr, Len: m.len, Maj: m.maj, Min: m.min, Ino: m.inode, InoGen: m.inodeGen, Filename: path}
 }
 
-// identify says what is known of the mapped file: nothing, if it is none or
+// resolve says what is known of the mapped file: nothing, if it is none or
 // nothing leads to it any more. in is the mount namespace of the process (zero:
 // not known), mounts those of all processes. The result is valid until the
 // next call.
-func (x *identifier) identify(m *mapping, in space, mounts map[int32]space) *knownFile {
+func (x *buildIDResolver) resolve(m *mapping, in mountNS, mounts map[int32]mountNS) *resolvedFile {
 	if !isFile(m.path) || m.inode == 0 {
-		x.unknown = knownFile{}
+		x.unknown = resolvedFile{}
 		return &x.unknown
 	}
-	key := binaries.FileKey{Major: m.maj, Minor: m.min, Inode: m.inode, Gen: in.gen(m.inodeGen), Mnt: in.mnt, Path: x.intern(m.path)}
+	key := binaries.FileKey{Major: m.maj, Minor: m.min, Inode: m.inode, Gen: in.inodeGeneration(m.inodeGen), Mnt: in.ino, Path: x.intern(m.path)}
 	if f := x.known[key]; f != nil {
 		if x.round-f.round < recheck {
 			return f
 		}
-		if !f.silent && !x.changed(f, m, in.mnt) {
+		if !f.timedOut && !x.changed(f, m, in.ino) {
 			f.round = x.round
 			return f
 		}
 	}
-	return x.ask(key, m, in, mounts)
+	return x.lookUp(key, m, in, mounts)
 }
 
-// ask finds out about a file that is not known, or has changed.
-func (x *identifier) ask(key binaries.FileKey, m *mapping, in space, mounts map[int32]space) *knownFile {
+// lookUp finds out about a file that is not known, or has changed.
+func (x *buildIDResolver) lookUp(key binaries.FileKey, m *mapping, in mountNS, mounts map[int32]mountNS) *resolvedFile {
 	rec := m.record(key.Path)
-	x.unknown = knownFile{key: keyOf(rec, in)}
+	x.unknown = resolvedFile{key: keyOf(rec, in)}
 	proc := x.fs.Proc(int(m.pid))
 	if x.reader.OnFUSE(proc, rec) {
 		return &x.unknown
 	}
-	x.asked++
+	x.lookups++
 	// First the state: what changes after it will be seen.
-	state := x.state(rec, in.mnt)
+	state := x.state(rec, in.ino)
 	id, err := x.reader.Mapped(proc, rec)
 	silent := errors.Is(err, procroot.ErrTimeout)
 	if err != nil && !silent {
@@ -168,7 +168,7 @@ func (x *identifier) ask(key binaries.FileKey, m *mapping, in space, mounts map[
 		silent = errors.Is(err, procroot.ErrTimeout)
 	}
 	if err != nil && !silent {
-		id, err = x.held(rec, in)
+		id, err = x.fromHolder(rec, in)
 		silent = errors.Is(err, procroot.ErrTimeout)
 	}
 	if err != nil && !silent {
@@ -179,14 +179,14 @@ func (x *identifier) ask(key binaries.FileKey, m *mapping, in space, mounts map[
 		clear(x.known)
 	}
 	rec.BuildID = id
-	f := &knownFile{id: id, key: keyOf(rec, in), state: state, round: x.round, silent: silent}
+	f := &resolvedFile{id: id, key: keyOf(rec, in), state: state, round: x.round, timedOut: silent}
 	x.known[key] = f
 	return f
 }
 
 // changed: the file was written to since its id was read. What cannot be seen
 // has not changed: its process has ended, or something else has its path.
-func (x *identifier) changed(f *knownFile, m *mapping, mnt uint64) bool {
+func (x *buildIDResolver) changed(f *resolvedFile, m *mapping, mnt uint64) bool {
 	if f.state == (binaries.FileState{}) {
 		return false
 	}
@@ -195,7 +195,7 @@ func (x *identifier) changed(f *knownFile, m *mapping, mnt uint64) bool {
 }
 
 // state looks the file up at its path, as its process sees it.
-func (x *identifier) state(m *perf.Mmap2, mnt uint64) binaries.FileState {
+func (x *buildIDResolver) state(m *perf.Mmap2, mnt uint64) binaries.FileState {
 	if mnt != 0 && mnt == x.hostMnt {
 		return x.reader.OwnState(m)
 	}
@@ -204,8 +204,8 @@ func (x *identifier) state(m *perf.Mmap2, mnt uint64) binaries.FileState {
 
 // neighbour looks the file up by its path, below the root of another process
 // of the mount namespace.
-func (x *identifier) neighbour(m *perf.Mmap2, in space, mounts map[int32]space) ([]byte, error) {
-	if in.mnt == 0 || in.mnt == x.hostMnt {
+func (x *buildIDResolver) neighbour(m *perf.Mmap2, in mountNS, mounts map[int32]mountNS) ([]byte, error) {
+	if in.ino == 0 || in.ino == x.hostMnt {
 		return x.reader.AtPath(x.fs.Self(), m)
 	}
 	tried := 0
@@ -224,8 +224,8 @@ func (x *identifier) neighbour(m *perf.Mmap2, in space, mounts map[int32]space) 
 	return nil, errGone
 }
 
-// hold takes note of a mapping that a snapshot tells of.
-func (x *identifier) hold(m *perf.Mmap2, in space) {
+// addHolder takes note of a mapping that a snapshot tells of.
+func (x *buildIDResolver) addHolder(m *perf.Mmap2, in mountNS) {
 	key := holderKey(m, in)
 	if _, ok := x.holders[key]; ok {
 		return
@@ -236,10 +236,10 @@ func (x *identifier) hold(m *perf.Mmap2, in space) {
 	x.holders[key] = holder{m.PID, m.Addr, m.Len}
 }
 
-// held looks the file up in the process that had it mapped already when the
+// fromHolder looks the file up in the process that had it mapped already when the
 // recording began, as nothing else leads to it: something may be mounted over its
 // path. As long as that process has it, no other file can have got its inode.
-func (x *identifier) held(m *perf.Mmap2, in space) ([]byte, error) {
+func (x *buildIDResolver) fromHolder(m *perf.Mmap2, in mountNS) ([]byte, error) {
 	h, ok := x.holders[holderKey(m, in)]
 	if !ok || h.pid == m.PID {
 		return nil, errGone
@@ -249,11 +249,11 @@ func (x *identifier) held(m *perf.Mmap2, in space) ([]byte, error) {
 	return x.reader.Mapped(x.fs.Proc(int(h.pid)), &there)
 }
 
-func holderKey(m *perf.Mmap2, in space) binaries.FileKey {
-	return binaries.FileKey{Major: m.Maj, Minor: m.Min, Inode: m.Ino, Gen: in.gen(0), Mnt: in.mnt, Path: m.Filename}
+func holderKey(m *perf.Mmap2, in mountNS) binaries.FileKey {
+	return binaries.FileKey{Major: m.Maj, Minor: m.Min, Inode: m.Ino, Gen: in.inodeGeneration(0), Mnt: in.ino, Path: m.Filename}
 }
 
-func (x *identifier) intern(b []byte) string {
+func (x *buildIDResolver) intern(b []byte) string {
 	if s, ok := x.paths[string(b)]; ok {
 		return s
 	}
@@ -267,17 +267,17 @@ func (x *identifier) intern(b []byte) string {
 
 // keyOf is the key of a mapped file for the keeper. Of its generation only the
 // part is in it that tells mount namespaces apart: not every snapshot has the rest.
-func keyOf(m *perf.Mmap2, in space) binaryKey {
+func keyOf(m *perf.Mmap2, in mountNS) binaryKey {
 	if len(m.BuildID) > 0 {
 		return binaryKey{id: string(m.BuildID), FileKey: binaries.FileKey{Path: m.Filename}}
 	}
-	return binaryKey{FileKey: binaries.FileKey{Major: m.Maj, Minor: m.Min, Inode: m.Ino, Gen: in.gen(0), Mnt: in.mnt, Path: m.Filename}}
+	return binaryKey{FileKey: binaries.FileKey{Major: m.Maj, Minor: m.Min, Inode: m.Ino, Gen: in.inodeGeneration(0), Mnt: in.ino, Path: m.Filename}}
 }
 
-// stamp gives the raw MMAP2 record the form with the build-id, or the plain
+// setBuildID gives the raw MMAP2 record the form with the build-id, or the plain
 // one if there is none. The bit in misc may have been set by the kernel for
 // another recording.
-func stamp(raw []byte, id []byte) {
+func setBuildID(raw []byte, id []byte) {
 	if len(raw) < mmap2IDEnd {
 		return
 	}

@@ -46,9 +46,9 @@ func TestCatchWhileHeldUp(t *testing.T) {
 	}
 	defer r.Close()
 	f := newOutput(t)
-	out := &heldUp{File: f, hold: func() bool { return r.samples() > 0 }, ready: func() bool {
+	out := &heldUp{File: f, hold: func() bool { return r.sampleCount() > 0 }, ready: func() bool {
 		return slices.ContainsFunc(r.rings, func(ring *ring) bool {
-			return !ring.sideband && r.catcher.waiting(ring) > 2*size
+			return !ring.sideband && r.drainer.waiting(ring) > 2*size
 		})
 	}}
 	res, err := r.Run(context.Background(), Output{Pipe: out})

@@ -32,25 +32,25 @@ func TestRoom(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := newRoom(f)
-	m.ahead(roomFrom - 1)
+	m := newPreallocation(f)
+	m.extend(preallocMinFile - 1)
 	if n := blocks(); n != 0 {
 		t.Errorf("%d bytes for a small file", n)
 	}
-	if _, err := f.WriteAt([]byte("end"), roomFrom); err != nil {
+	if _, err := f.WriteAt([]byte("end"), preallocMinFile); err != nil {
 		t.Fatal(err)
 	}
-	m.ahead(roomFrom)
-	if n := blocks(); fs.Ext4 && fs.Free > roomShare*roomStep*2 && n < roomStep || !fs.Ext4 && n >= roomStep {
+	m.extend(preallocMinFile)
+	if n := blocks(); fs.Ext4 && fs.Free > preallocFreeShare*preallocStep*2 && n < preallocStep || !fs.Ext4 && n >= preallocStep {
 		t.Errorf("%d bytes set aside on %+v", n, fs)
 	}
 	if err := m.finish(); err != nil {
 		t.Fatal(err)
 	}
-	if n := blocks(); n >= roomStep {
+	if n := blocks(); n >= preallocStep {
 		t.Errorf("%d bytes are still set aside", n)
 	}
-	if info, err := f.Stat(); err != nil || info.Size() != roomFrom+3 {
+	if info, err := f.Stat(); err != nil || info.Size() != preallocMinFile+3 {
 		t.Errorf("%v, %v: the size has changed", info, err)
 	}
 }

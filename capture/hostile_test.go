@@ -41,7 +41,7 @@ func program(t *testing.T, id string) []byte {
 
 // keepInJail has a keeper look at the file /app of a process in the jail, which
 // the records say has the wanted id.
-func keepInJail(t *testing.T, j *jail) (*keeper, Binaries) {
+func keepInJail(t *testing.T, j *jail) (*collector, Binaries) {
 	t.Helper()
 	id, err := buildid.Parse(wantedID)
 	if err != nil {
@@ -50,7 +50,7 @@ func keepInJail(t *testing.T, j *jail) (*keeper, Binaries) {
 	k := startCodeKeeper(t)
 	pid, end := j.start(t)
 	defer end()
-	k.offer(&binaryKey{id: string(id.Bytes()), FileKey: binaries.FileKey{Path: "/app"}}, seen{pid: pid, mnt: 2})
+	k.enqueue(&binaryKey{id: string(id.Bytes()), FileKey: binaries.FileKey{Path: "/app"}}, mappedAt{pid: pid, mnt: 2})
 	k.start()
 	k.wait()
 	sum, _ := k.result()
@@ -133,7 +133,7 @@ func TestBinaryOfEnded(t *testing.T) {
 	}
 	k := startCodeKeeper(t)
 	pid, end := j.start(t)
-	b := k.offer(&binaryKey{id: string(id.Bytes()), FileKey: binaries.FileKey{Path: "/app"}}, seen{pid: pid, mnt: 2})
+	b := k.enqueue(&binaryKey{id: string(id.Bytes()), FileKey: binaries.FileKey{Path: "/app"}}, mappedAt{pid: pid, mnt: 2})
 	end()
 	if err := os.Remove(name); err != nil {
 		t.Fatal(err)
@@ -186,7 +186,7 @@ func TestChangingBinary(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = k.copy(&fate{id: id}, from, info, &binaryKey{id: string(id.Bytes()), FileKey: binaries.FileKey{Path: "/app"}})
+		err = k.copy(&outcome{id: id}, from, info, &binaryKey{id: string(id.Bytes()), FileKey: binaries.FileKey{Path: "/app"}})
 		from.Close()
 		kept, size, lookErr := k.store.Lookup(id)
 		if (err == nil) != (lookErr == nil) || err != nil && !errors.Is(err, buildid.ErrMismatch) {

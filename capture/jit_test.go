@@ -63,22 +63,22 @@ func (j *jail) start(t *testing.T) (pid int, end func()) {
 }
 
 // startCodeKeeper makes a keeper for which everything is a container's.
-func startCodeKeeper(t *testing.T) *keeper {
+func startCodeKeeper(t *testing.T) *collector {
 	t.Helper()
-	k := newKeeper(&Options{Store: t.TempDir()}, procfs.FS{})
+	k := newCollector(&Options{Store: t.TempDir()}, procfs.FS{})
 	t.Cleanup(k.close)
-	k.hostMnt, k.code.hostMnt = 1, 1
+	k.hostMnt, k.jit.hostMnt = 1, 1
 	return k
 }
 
-func memoryOf(pid int) (*binaryKey, seen) {
-	return &binaryKey{FileKey: binaries.FileKey{Path: codeMemory}}, seen{pid: pid, mnt: 2}
+func memoryOf(pid int) (*binaryKey, mappedAt) {
+	return &binaryKey{FileKey: binaries.FileKey{Path: anonMemory}}, mappedAt{pid: pid, mnt: 2}
 }
 
 // keptText is what was kept of a process, "" if nothing was.
-func keptText(t *testing.T, k *keeper, pid int) string {
+func keptText(t *testing.T, k *collector, pid int) string {
 	t.Helper()
-	for _, c := range k.code.kept {
+	for _, c := range k.jit.collected {
 		if int(c.pid) != pid {
 			continue
 		}
@@ -117,7 +117,7 @@ func TestHostilePerfMaps(t *testing.T) {
 		{"a pipe", func(name string) error { return syscall.Mkfifo(name, 0o666) }, "", sys.ErrNotRegular},
 		{"a device", func(name string) error { return syscall.Mknod(name, syscall.S_IFCHR|0o666, 5<<8) }, "", sys.ErrNotRegular},
 		{"a directory", func(name string) error { return os.Mkdir(name, 0o755) }, "", sys.ErrNotRegular},
-		{"something else", func(name string) error { return os.WriteFile(name, []byte("root:*:20000:0:99999:7:::\n"), 0o600) }, "", errNotCode},
+		{"something else", func(name string) error { return os.WriteFile(name, []byte("root:*:20000:0:99999:7:::\n"), 0o600) }, "", errNotJIT},
 		{"gigabytes", func(name string) error { return errors.Join(write(name), os.Truncate(name, 1<<40)) }, "", errTooLarge},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -128,12 +128,12 @@ func TestHostilePerfMaps(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer os.RemoveAll(name)
-			k.offer(memoryOf(pid))
+			k.enqueue(memoryOf(pid))
 			k.start()
 			k.wait()
 			end()
 			sum, _ := k.result()
-			if got := keptText(t, k, pid); got != tt.kept || sum.Code != len(k.code.kept) {
+			if got := keptText(t, k, pid); got != tt.kept || sum.Code != len(k.jit.collected) {
 				t.Errorf("kept %q, want %q", got, tt.kept)
 			}
 			want := ""
@@ -157,11 +157,11 @@ func TestPerfMapBehindLink(t *testing.T) {
 		os.WriteFile(filepath.Join(outside, fmt.Sprintf("perf-%d.map", pid)), []byte("1000 20 f\n"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	k.offer(memoryOf(pid))
+	k.enqueue(memoryOf(pid))
 	k.start()
 	k.wait()
-	if sum, _ := k.result(); len(k.code.kept) != 0 || len(sum.Missing) != 1 {
-		t.Errorf("kept %v, missing %v", k.code.kept, sum.Missing)
+	if sum, _ := k.result(); len(k.jit.collected) != 0 || len(sum.Missing) != 1 {
+		t.Errorf("kept %v, missing %v", k.jit.collected, sum.Missing)
 	}
 }
 
@@ -189,25 +189,25 @@ func TestPerfMapOfEnded(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer os.Remove(name)
-			k.offer(memoryOf(pid))
-			g, _ := k.code.next()
-			k.code.look(nil, g)
+			k.enqueue(memoryOf(pid))
+			g, _ := k.jit.next()
+			k.jit.inspect(nil, g)
 			if err := tt.last(name); err != nil {
 				t.Fatal(err)
 			}
 			end()
-			k.code.exited(int32(pid), int32(pid)+1)
-			if len(k.code.waiting) != 0 {
+			k.jit.exited(int32(pid), int32(pid)+1)
+			if len(k.jit.waiting) != 0 {
 				t.Error("a process is over whose first thread has not ended")
 			}
-			k.code.exited(int32(pid), int32(pid))
+			k.jit.exited(int32(pid), int32(pid))
 			k.start()
 			k.wait()
 			if got := keptText(t, k, pid); got != tt.want {
 				t.Errorf("kept %q, want %q", got, tt.want)
 			}
-			if k.code.open != 0 || len(k.code.all) != 0 {
-				t.Errorf("%d are open, %d remembered", k.code.open, len(k.code.all))
+			if k.jit.open != 0 || len(k.jit.all) != 0 {
+				t.Errorf("%d are open, %d remembered", k.jit.open, len(k.jit.all))
 			}
 		})
 	}
@@ -247,10 +247,10 @@ func TestOverWhenTheLastHasEnded(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			c := startCodeKeeper(t).code
+			c := startCodeKeeper(t).jit
 			c.fs = procfs.New(root)
-			g := &generator{pid: pid, inner: 1, start: 5, pause: lastPause, due: lastPause, listed: true}
-			c.all[pid], c.looking = g, []*generator{g}
+			g := &jitProcess{pid: pid, nsPID: 1, start: 5, retryPause: maxRetryPause, retryRound: maxRetryPause, retrying: true}
+			c.all[pid], c.retries = g, []*jitProcess{g}
 			c.exited(pid, pid)
 			if over := c.over(g); over != tt.over || g.ended != tt.ended && !over {
 				t.Fatalf("over %t, to be looked at again %t", over, g.ended)
@@ -259,7 +259,7 @@ func TestOverWhenTheLastHasEnded(t *testing.T) {
 				return
 			}
 			c.next()
-			c.look(nil, g)
+			c.inspect(nil, g)
 			c.nextRound()
 			if again := len(c.waiting) == 1; again != tt.ended {
 				t.Errorf("looked at again in the next round: %t", again)
@@ -311,8 +311,8 @@ func TestGeneratorThatExecutedFromAThread(t *testing.T) {
 	if _, err := io.ReadFull(out, make([]byte, 1)); err != nil {
 		t.Fatal(err)
 	}
-	c := startCodeKeeper(t).code
-	g := &generator{pid: int32(cmd.Process.Pid)}
+	c := startCodeKeeper(t).jit
+	g := &jitProcess{pid: int32(cmd.Process.Pid)}
 	c.all[g.pid] = g
 	c.exited(g.pid, g.pid)
 	if c.over(g) || g.ended {
@@ -333,11 +333,11 @@ func TestPerfMapComesLate(t *testing.T) {
 	j := newJail(t)
 	k := startCodeKeeper(t)
 	pid, end := j.start(t)
-	c := k.code
-	k.offer(memoryOf(pid))
+	c := k.jit
+	k.enqueue(memoryOf(pid))
 	look := func() {
 		g, _ := c.next()
-		c.look(nil, g)
+		c.inspect(nil, g)
 	}
 	look()
 	c.nextRound()
@@ -350,7 +350,7 @@ func TestPerfMapComesLate(t *testing.T) {
 	}
 	c.nextRound()
 	look()
-	if len(c.looking) != 0 || c.all[int32(pid)].file == nil {
+	if len(c.retries) != 0 || c.all[int32(pid)].perfMap == nil {
 		t.Errorf("%+v", c.all[int32(pid)])
 	}
 	if err := os.Remove(j.tmp(fmt.Sprintf("perf-%d.map", pid))); err != nil {
@@ -384,9 +384,9 @@ func TestGrowingPerfMap(t *testing.T) {
 			io.WriteString(f, line)
 		}
 	}()
-	left := k.code.left.Load()
+	left := k.jit.left.Load()
 	for range 10 {
-		id, err := k.code.add(nil, f, false)
+		id, err := k.jit.add(nil, f, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -395,13 +395,13 @@ func TestGrowingPerfMap(t *testing.T) {
 			t.Fatal(err)
 		}
 		kept.Close()
-		if left -= size; k.code.left.Load() != left || size%10 != 0 && size < int64(len(line)) {
-			t.Errorf("%d bytes were kept, %d counted", size, left-k.code.left.Load())
+		if left -= size; k.jit.left.Load() != left || size%10 != 0 && size < int64(len(line)) {
+			t.Errorf("%d bytes were kept, %d counted", size, left-k.jit.left.Load())
 		}
 	}
 	<-done
-	k.code.left.Store(5)
-	if _, err := k.code.add(nil, f, false); !errors.Is(err, errTooMuch) {
+	k.jit.left.Store(5)
+	if _, err := k.jit.add(nil, f, false); !errors.Is(err, errTooMuch) {
 		t.Errorf("beyond the limit of all: %v", err)
 	}
 }
@@ -410,7 +410,7 @@ func TestGrowingPerfMap(t *testing.T) {
 func TestCodeBounds(t *testing.T) {
 	j := newJail(t)
 	k := startCodeKeeper(t)
-	k.code.maxOpen = 1
+	k.jit.maxOpen = 1
 	var ends []func()
 	var pids []int
 	for range 3 {
@@ -419,12 +419,12 @@ func TestCodeBounds(t *testing.T) {
 			t.Fatal(err)
 		}
 		pids, ends = append(pids, pid), append(ends, end)
-		k.offer(memoryOf(pid))
-		g, _ := k.code.next()
-		k.code.look(nil, g)
+		k.enqueue(memoryOf(pid))
+		g, _ := k.jit.next()
+		k.jit.inspect(nil, g)
 	}
-	if k.code.open != 1 {
-		t.Errorf("%d are open", k.code.open)
+	if k.jit.open != 1 {
+		t.Errorf("%d are open", k.jit.open)
 	}
 	ends[0]()
 	ends[1]()
@@ -435,14 +435,14 @@ func TestCodeBounds(t *testing.T) {
 			t.Errorf("process %d: %q", i, got)
 		}
 	}
-	if sum, _ := k.result(); len(sum.Missing) != 1 || sum.Missing["generated code: "+errMany.Error()] != 1 {
+	if sum, _ := k.result(); len(sum.Missing) != 1 || sum.Missing["generated code: "+errTooManyFiles.Error()] != 1 {
 		t.Errorf("missing %v", sum.Missing)
 	}
-	c := startCodeKeeper(t).code
-	for pid := range maxGenerators + 1 {
-		c.offer(memoryOf(pid + 1<<23))
+	c := startCodeKeeper(t).jit
+	for pid := range maxJITProcesses + 1 {
+		c.enqueue(memoryOf(pid + 1<<23))
 	}
-	if len(c.all) != maxGenerators || c.missing["generated code: "+errMany.Error()] != 1 {
+	if len(c.all) != maxJITProcesses || c.missing["generated code: "+errTooManyFiles.Error()] != 1 {
 		t.Errorf("%d are remembered, missing %v", len(c.all), c.missing)
 	}
 }
@@ -450,7 +450,7 @@ func TestCodeBounds(t *testing.T) {
 // A jitdump file is known by what is mapped, and must be one.
 func TestHostileDumps(t *testing.T) {
 	j := newJail(t)
-	head := nativeOrder.AppendUint32(nil, dumpMagic)
+	head := nativeOrder.AppendUint32(nil, jitdumpMagic)
 	mounts, err := procfs.FS{}.Self().Mounts()
 	if err != nil {
 		t.Fatal(err)
@@ -467,7 +467,7 @@ func TestHostileDumps(t *testing.T) {
 		why  error
 	}{
 		{"a dump", func(name string) error { return os.WriteFile(name, head, 0o600) }, true, nil},
-		{"something else", func(name string) error { return os.WriteFile(name, []byte("root:*:20000:0:99999:7:::\n"), 0o600) }, false, errNotCode},
+		{"something else", func(name string) error { return os.WriteFile(name, []byte("root:*:20000:0:99999:7:::\n"), 0o600) }, false, errNotJIT},
 		{"a link out", func(name string) error { return os.Symlink(j.secret, name) }, false, errGone},
 		{"a pipe", func(name string) error { return syscall.Mkfifo(name, 0o666) }, false, sys.ErrNotRegular},
 		{"gigabytes", func(name string) error { return errors.Join(os.WriteFile(name, head, 0o600), os.Truncate(name, 1<<40)) }, false, errTooLarge},
@@ -492,7 +492,7 @@ func TestHostileDumps(t *testing.T) {
 			if errors.Is(tt.why, errReplaced) {
 				key.Inode--
 			}
-			k.offer(key, seen{pid: pid, mnt: 2})
+			k.enqueue(key, mappedAt{pid: pid, mnt: 2})
 			k.start()
 			k.wait()
 			sum, _ := k.result()

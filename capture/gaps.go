@@ -12,53 +12,53 @@ import (
 	"github.com/gantry-tools/gantry/perf"
 )
 
-// lineage finds out whether a snapshot has seen enough: whether every process
+// snapshotGaps finds out whether a snapshot has seen enough: whether every process
 // that was made while it was taken has mappings, inherited from a parent whose
 // own were known by then, or told of.
 //
 // One is missed if its parent was made and ended out of the iterator's sight:
 // pids are visited in their order, and after the greatest the small ones are
 // given out again, behind the iterator's back.
-type lineage struct {
-	events []lineageEvent
-	mapped int32 // process whose mapping was told of last
-	// lost counts the events that there was no room for: which processes they
+type snapshotGaps struct {
+	events     []gapEvent
+	lastMapped int32 // process whose mapping was told of last
+	// dropped counts the events that there was no room for: which processes they
 	// leave unknown cannot be told.
-	lost int
+	dropped int
 }
 
-// maxLineage bounds the events that are remembered, to 48 MiB: those of a million
+// maxGapEvents bounds the events that are remembered, to 48 MiB: those of a million
 // processes that run already, or of some minutes in which thousands are made every
 // second.
-const maxLineage = 2 << 20
+const maxGapEvents = 2 << 20
 
-func (l *lineage) add(ev lineageEvent) {
-	if len(l.events) >= maxLineage {
-		l.lost++
+func (l *snapshotGaps) add(ev gapEvent) {
+	if len(l.events) >= maxGapEvents {
+		l.dropped++
 		return
 	}
 	l.events = append(l.events, ev)
 }
 
-// lineageEvent is one step in the life of a process.
-type lineageEvent struct {
+// gapEvent is one step in the life of a process.
+type gapEvent struct {
 	time        uint64
-	what        lineageKind
+	what        gapEventKind
 	pid, parent int32
 }
 
-type lineageKind uint8
+type gapEventKind uint8
 
 const (
-	bornProcess    lineageKind = iota // sideband: forked by parent
-	executed                          // sideband: a new program
-	endedProcess                      // sideband
-	seenProcess                       // snapshot: it is there
-	mappingsToldOf                    // snapshot: what it has mapped
+	processForked    gapEventKind = iota // sideband: forked by parent
+	processExecuted                      // sideband: a new program
+	processExited                        // sideband
+	processReported                      // snapshot: it is there
+	mappingsReported                     // snapshot: what it has mapped
 )
 
-// live takes note of a record of sideband.
-func (l *lineage) live(raw []byte, event *perf.Event) error {
+// sideband takes note of a record of sideband.
+func (l *snapshotGaps) sideband(raw []byte, event *perf.Event) error {
 	switch perf.ParseHeader(raw, nativeOrder).Type {
 	case perf.RecordFork, perf.RecordComm, perf.RecordExit:
 	default:
@@ -68,52 +68,52 @@ func (l *lineage) live(raw []byte, event *perf.Event) error {
 	if err != nil {
 		return fmt.Errorf("decode sideband: %w", err)
 	}
-	l.happened(rec)
+	l.record(rec)
 	return nil
 }
 
-// happened takes note of a decoded record of sideband.
-func (l *lineage) happened(rec perf.Record) {
-	ev := lineageEvent{time: perf.SampleIDOf(rec).Time}
+// record takes note of a decoded record of sideband.
+func (l *snapshotGaps) record(rec perf.Record) {
+	ev := gapEvent{time: perf.SampleIDOf(rec).Time}
 	switch rec := rec.(type) {
 	case *perf.Fork:
 		if rec.PID == rec.PPID {
 			return // a thread
 		}
-		ev.what, ev.pid, ev.parent = bornProcess, rec.PID, rec.PPID
+		ev.what, ev.pid, ev.parent = processForked, rec.PID, rec.PPID
 	case *perf.Comm:
 		if rec.Misc&perf.MiscCommExec == 0 {
 			return
 		}
-		ev.what, ev.pid = executed, rec.PID
+		ev.what, ev.pid = processExecuted, rec.PID
 	case *perf.Exit:
 		if rec.PID != rec.TID {
 			return
 		}
-		ev.what, ev.pid = endedProcess, rec.PID
+		ev.what, ev.pid = processExited, rec.PID
 	default:
 		return
 	}
 	l.add(ev)
 }
 
-// told takes note of a record of the snapshot.
-func (l *lineage) told(rec perf.Record) {
+// reported takes note of a record of the snapshot.
+func (l *snapshotGaps) reported(rec perf.Record) {
 	switch rec := rec.(type) {
 	case *perf.Fork:
 		if rec.PID == rec.TID {
-			l.add(lineageEvent{time: rec.SampleID.Time, what: seenProcess, pid: rec.PID})
+			l.add(gapEvent{time: rec.SampleID.Time, what: processReported, pid: rec.PID})
 		}
 	case *perf.Mmap2:
-		if rec.PID != l.mapped {
-			l.mapped = rec.PID
-			l.add(lineageEvent{time: rec.SampleID.Time, what: mappingsToldOf, pid: rec.PID})
+		if rec.PID != l.lastMapped {
+			l.lastMapped = rec.PID
+			l.add(gapEvent{time: rec.SampleID.Time, what: mappingsReported, pid: rec.PID})
 		}
 	}
 }
 
-// ancestry is what is known of a process at one moment.
-type ancestry struct {
+// processState is what is known of a process at one moment.
+type processState struct {
 	born   bool // while the snapshot was taken
 	seen   bool // by the snapshot
 	known  bool // its mappings are
@@ -123,23 +123,23 @@ type ancestry struct {
 
 // missing are the processes that still run and of which nothing is known. All
 // sideband up to now must have been read.
-func (l *lineage) missing() []int {
+func (l *snapshotGaps) missing() []int {
 	events := l.family()
-	slices.SortStableFunc(events, func(a, b lineageEvent) int { return cmp.Compare(a.time, b.time) })
+	slices.SortStableFunc(events, func(a, b gapEvent) int { return cmp.Compare(a.time, b.time) })
 	empty := memoryless(events)
-	all := make(map[int32]ancestry)
+	all := make(map[int32]processState)
 	for _, ev := range events {
 		p := all[ev.pid]
 		switch ev.what {
-		case bornProcess:
-			p = ancestry{born: true, known: all[ev.parent].known}
-		case executed, mappingsToldOf:
+		case processForked:
+			p = processState{born: true, known: all[ev.parent].known}
+		case processExecuted, mappingsReported:
 			p.known = true
-		case seenProcess:
+		case processReported:
 			p.seen = true
 			p.known = p.known || empty[ev.pid]
-		case endedProcess:
-			p = ancestry{}
+		case processExited:
+			p = processState{}
 		}
 		all[ev.pid] = p
 	}
@@ -155,17 +155,17 @@ func (l *lineage) missing() []int {
 
 // family is what happened to the processes that were made meanwhile, and to
 // their parents. On most machines these are few.
-func (l *lineage) family() []lineageEvent {
+func (l *snapshotGaps) family() []gapEvent {
 	pids := make(map[int32]bool)
 	for _, ev := range l.events {
-		if ev.what == bornProcess {
+		if ev.what == processForked {
 			pids[ev.pid], pids[ev.parent] = true, true
 		}
 	}
 	if len(pids) == 0 {
 		return nil
 	}
-	var list []lineageEvent
+	var list []gapEvent
 	for _, ev := range l.events {
 		if pids[ev.pid] {
 			list = append(list, ev)
@@ -177,13 +177,13 @@ func (l *lineage) family() []lineageEvent {
 // memoryless are the processes that were seen and have nothing to inherit:
 // kernel threads, mostly. One that ended or executed may just have been gone
 // when its mappings were looked at.
-func memoryless(events []lineageEvent) map[int32]bool {
-	all := make(map[int32]ancestry)
+func memoryless(events []gapEvent) map[int32]bool {
+	all := make(map[int32]processState)
 	for _, ev := range events {
 		p := all[ev.pid]
-		p.seen = p.seen || ev.what == seenProcess
-		p.mapped = p.mapped || ev.what == mappingsToldOf
-		p.gone = p.gone || ev.what == endedProcess || ev.what == executed
+		p.seen = p.seen || ev.what == processReported
+		p.mapped = p.mapped || ev.what == mappingsReported
+		p.gone = p.gone || ev.what == processExited || ev.what == processExecuted
 		all[ev.pid] = p
 	}
 	list := make(map[int32]bool)

@@ -43,10 +43,10 @@ func tids(t *testing.T, b ...[]byte) (list []int32) {
 }
 
 // following sifts by the tasks that it follows.
-func following(tasks ...int) *sifter {
-	s := &sifter{followed: newFollower(tasks)}
-	s.add(&perfevent.Event{ID: 7, Attr: perf.Attr{SampleType: perf.SampleCgroup}}, sifting{follow: true})
-	s.add(&perfevent.Event{ID: 8}, sifting{})
+func following(tasks ...int) *sampleFilter {
+	s := &sampleFilter{tasks: newTaskSet(tasks)}
+	s.add(&perfevent.Event{ID: 7, Attr: perf.Attr{SampleType: perf.SampleCgroup}}, eventFilter{byTask: true})
+	s.add(&perfevent.Event{ID: 8}, eventFilter{})
 	return s
 }
 
@@ -69,7 +69,7 @@ func TestSiftWrap(t *testing.T) {
 	var want []byte
 	for at := 0; at <= len(b); at += 8 {
 		var room []byte
-		x, y, err := s.sift(b[:at], b[at:], &room)
+		x, y, err := s.apply(b[:at], b[at:], &room)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,16 +91,16 @@ func TestSiftWrap(t *testing.T) {
 	// What is kept whole is not copied.
 	s = following(100, 101, 102, 103)
 	var room []byte
-	if x, y, err := s.sift(b[:80], b[80:], &room); err != nil || &x[0] != &b[0] || len(x) != 80 || len(y) != len(b)-80 || len(room) != 0 {
+	if x, y, err := s.apply(b[:80], b[80:], &room); err != nil || &x[0] != &b[0] || len(x) != 80 || len(y) != len(b)-80 || len(room) != 0 {
 		t.Errorf("%d and %d bytes, %v", len(x), len(y), err)
 	}
-	if _, _, err := s.sift(b[:len(b)-8], nil, &room); err == nil {
+	if _, _, err := s.apply(b[:len(b)-8], nil, &room); err == nil {
 		t.Error("no error for a record that is cut")
 	}
 }
 
 func TestFollower(t *testing.T) {
-	f := newFollower([]int{10})
+	f := newTaskSet([]int{10})
 	fork := func(pid, tid int32) {
 		f.record(&perf.Fork{Task: perf.Task{PID: pid, TID: tid}})
 	}
@@ -135,7 +135,7 @@ func TestFollower(t *testing.T) {
 
 // The cgroup of a sample is found behind what may follow it.
 func TestSiftingCgroup(t *testing.T) {
-	var s sifter
+	var s sampleFilter
 	for id, tt := range []struct {
 		typ  perf.SampleType
 		want int
@@ -145,8 +145,8 @@ func TestSiftingCgroup(t *testing.T) {
 		{perf.SampleCgroup | perf.SampleDataPageSize | perf.SampleCodePageSize, 24},
 		{perf.SampleCgroup | perf.SampleAux, 0},
 	} {
-		s.add(&perfevent.Event{ID: uint64(id), Attr: perf.Attr{SampleType: tt.typ}}, sifting{})
-		if got := s.events[uint64(id)].cgroupAt; got != tt.want {
+		s.add(&perfevent.Event{ID: uint64(id), Attr: perf.Attr{SampleType: tt.typ}}, eventFilter{})
+		if got := s.byEvent[uint64(id)].cgroupAt; got != tt.want {
 			t.Errorf("%#x: %d, want %d", tt.typ, got, tt.want)
 		}
 	}
@@ -157,7 +157,7 @@ func TestSiftingCgroup(t *testing.T) {
 
 // No more is held than is bounded.
 func TestOverdue(t *testing.T) {
-	s := &sifter{held: []heldSample{{size: 8}}, bytes: make([]byte, 8), since: time.Now()}
+	s := &sampleFilter{held: []heldSample{{size: 8}}, bytes: make([]byte, 8), since: time.Now()}
 	if s.overdue() {
 		t.Error("at once")
 	}

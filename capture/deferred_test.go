@@ -31,31 +31,31 @@ func TestReserve(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	k := newKeeper(&Options{Store: t.TempDir()}, procfs.FS{})
+	k := newCollector(&Options{Store: t.TempDir()}, procfs.FS{})
 	defer k.close()
 	w := newSidebandWalker(nil, procfs.FS{}, nil, k)
-	defer w.ids.close()
-	w.reserve = newReserve(f, k)
+	defer w.buildIDs.close()
+	w.deferred = newDeferredBinaries(f, k)
 	k.hostMnt = 1
 	offer := func(path string, mnt uint64) bool {
 		key := new(binaryKey)
 		key.Path = path
 		before := len(k.waiting)
-		w.offer(key, seen{pid: os.Getpid(), mnt: mnt})
+		w.enqueue(key, mappedAt{pid: os.Getpid(), mnt: mnt})
 		return len(k.waiting) > before
 	}
 	if offer("/of/a/container", 2) || offer("/of/the/host (deleted)", 1) {
 		t.Error("a file of a process that is not chosen is to be copied")
 	}
-	code := func() int { return len(k.code.all) }
-	if offer(codeMemory, 1); code() != 0 {
+	code := func() int { return len(k.jit.all) }
+	if offer(anonMemory, 1); code() != 0 {
 		t.Error("generated code of a process that is not chosen is to be kept")
 	}
 	if !offer("/of/the/host", 1) || !offer("/of/nobody/knows/whom", 0) {
 		t.Error("a file that need not be copied is kept back")
 	}
 	before := len(k.waiting)
-	w.reserve.sampled(int32(os.Getpid()))
+	w.deferred.release(int32(os.Getpid()))
 	if n := len(k.waiting) - before; n != 2 {
 		t.Errorf("%d files are copied once the process has a sample, want 2", n)
 	}
@@ -69,13 +69,13 @@ func TestReserve(t *testing.T) {
 	key := binaryKey{}
 	key.Path = "/of/one/that/has/ended (deleted)"
 	before = len(k.waiting)
-	w.offer(&key, seen{pid: 1 << 30, mnt: 2})
-	if len(k.waiting) != before || w.reserve.wanted[1<<30] {
+	w.enqueue(&key, mappedAt{pid: 1 << 30, mnt: 2})
+	if len(k.waiting) != before || w.deferred.wanted[1<<30] {
 		t.Error("the file of a process that has ended is to be copied")
 	}
-	w.reserve.forget(1 << 30)
-	w.reserve.forget(int32(os.Getpid()))
-	if w.reserve.count != 0 || len(w.reserve.wanted) != 0 {
-		t.Errorf("%+v is left", w.reserve)
+	w.deferred.forget(1 << 30)
+	w.deferred.forget(int32(os.Getpid()))
+	if w.deferred.count != 0 || len(w.deferred.wanted) != 0 {
+		t.Errorf("%+v is left", w.deferred)
 	}
 }
