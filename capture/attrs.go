@@ -12,17 +12,6 @@ import (
 	"github.com/gantry-tools/gantry/perf"
 )
 
-// nativeOrder is the byte order of the machines gantry builds for.
-const nativeOrder = perf.LittleEndian
-
-// baseSample is in the samples of every event. The fields before and with the
-// time have the same place in all of them.
-const baseSample = perf.SampleIdentifier | perf.SampleIP | perf.SampleTID | perf.SampleTime | perf.SampleCPU
-
-// trailerSize is the size of the sample_id that this gives to sideband: TID,
-// TIME, CPU and IDENTIFIER.
-const trailerSize = 32
-
 // readFormat is what is read of each event at the end.
 const readFormat = perf.FormatID | perf.FormatLost
 
@@ -31,7 +20,7 @@ const readFormat = perf.FormatID | perf.FormatLost
 func sidebandAttr(inherit bool) perf.Attr {
 	a := perf.Attr{
 		Type: perf.TypeSoftware, Config: perf.SWDummy, SampleCount: 1,
-		SampleType: baseSample, ReadFormat: readFormat,
+		SampleType: perf.RawSampleType, ReadFormat: readFormat,
 		Flags: perf.AttrDisabled | perf.AttrExcludeKernel | perf.AttrExcludeHV | perf.AttrSampleIDAll |
 			perf.AttrMmap | perf.AttrMmap2 | perf.AttrComm | perf.AttrCommExec | perf.AttrTask |
 			perf.AttrNamespaces | perf.AttrCgroup | perf.AttrKsymbol | perf.AttrBPFEvent |
@@ -55,7 +44,7 @@ func inFile(a perf.Attr) perf.Attr {
 // often, on whose behalf. leader: the first of its group.
 func (o *Options) sampleAttr(g *perfevent.Group, s *perfevent.EventSpec, leader bool, inherit, onExec bool) perf.Attr {
 	a := s.Attr
-	a.SampleType |= baseSample | perf.SamplePeriod | perf.SampleCgroup
+	a.SampleType |= perf.RawSampleType | perf.SamplePeriod | perf.SampleCgroup
 	a.ReadFormat |= readFormat
 	a.Flags |= perf.AttrSampleIDAll | perf.AttrUseClockID
 	a.ClockID = int32(sys.ClockMonotonic)

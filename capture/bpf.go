@@ -154,13 +154,13 @@ func (b *bpfWatch) sumUp(res *Result) {
 	}
 }
 
-// bpf tells of the programs that are there, as the kernel does of new ones.
-func (t *synthesizer) bpf() error {
-	b := t.r.bpf
+// status reports the programs that are there, as the kernel does new ones, by the
+// clock of the recording.
+func (b *bpfWatch) status(write func(perf.Record) error) error {
 	if b == nil {
 		return nil
 	}
-	// The sideband is enabled by now: what was loaded since begin is told of.
+	// The sideband is enabled by now: what was loaded since begin is reported.
 	_ = b.watcher.ReadAll() // begin has noted why not
 	now, err := sys.ClockMonotonic.Now()
 	if err != nil {
@@ -181,7 +181,7 @@ func (t *synthesizer) bpf() error {
 				rec.Misc = perf.MiscStatusOnly
 			}
 			perf.SampleIDOf(rec).Time = uint64(now)
-			if err := t.write(rec); err != nil {
+			if err := write(rec); err != nil {
 				return err
 			}
 		}

@@ -57,12 +57,12 @@ func (r *Recorder) newFilter() error {
 		return fmt.Errorf("choose containers: %w", err)
 	}
 	r.files = append(r.files, f)
-	r.samples.filter, r.samples.plan = f, plan
+	r.samples.Filter, r.plan = f, plan
 	if o.NoBPF {
 		return nil
 	}
 	if err := f.LoadKernel(len(table.Cgroups())); err != nil {
-		r.samples.kernelErr = err
+		r.filterErr = err
 	}
 	return nil
 }
@@ -92,17 +92,17 @@ func (r *Recorder) cgroupPath(dir string) (string, error) {
 
 // filterNotes says what the filter cannot do here, once the events are open.
 func (r *Recorder) filterNotes() {
-	f := r.samples.filter
+	f := r.samples.Filter
 	if f == nil {
 		return
 	}
-	switch err := r.samples.kernelErr; {
+	switch err := r.filterErr; {
 	case errors.Is(err, fs.ErrPermission):
 		r.set.note("containers are told apart by the recorder, not in the kernel: BPF is not permitted (%s)", hint.Of(err))
 	case err != nil:
 		r.set.note("containers are told apart by the recorder, not in the kernel: %v", err)
 	}
-	if !r.set.sideband.Attr.Flags.Has(perf.AttrNamespaces) && r.samples.plan.NeedsNamespaces() {
+	if !r.set.sideband.Attr.Flags.Has(perf.AttrNamespaces) && r.plan.NeedsNamespaces() {
 		f.Blind()
 		r.set.note("not permitted to see the namespaces of tasks: containers are told apart by their cgroups only")
 	}
@@ -111,16 +111,13 @@ func (r *Recorder) filterNotes() {
 // view looks the names of the filter up; it is called while the table does not
 // change.
 func (r *Recorder) view(t *container.Table, asked time.Time, final bool) {
-	r.samples.filter.SetView(r.samples.plan.View(t, asked, final))
+	r.samples.Filter.SetView(r.plan.View(t, asked, final))
 }
 
 // endRound is the end of a pass: it forgets what only this round was about, and
 // gives the samples that were held and are to be written now.
 func (r *Recorder) endRound() ([]byte, error) {
-	if f := r.samples.tasks; f != nil {
-		f.round()
-	}
-	f := r.samples.filter
+	f := r.samples.Filter
 	if f == nil {
 		return nil, nil
 	}
@@ -134,22 +131,22 @@ func (r *Recorder) endRound() ([]byte, error) {
 		r.names.waiting.Store(true)
 		r.names.wake()
 	}
-	if !r.samples.holding() || !settled && !r.samples.overdue() {
+	if !r.samples.Holding() || !settled && !r.samples.Overdue() {
 		return nil, nil
 	}
-	return r.release(r.samples.overdue())
+	return r.release(r.samples.Overdue())
 }
 
 // release gives the samples that were held and are kept.
 func (r *Recorder) release(last bool) ([]byte, error) {
-	b := r.samples.release(last)
-	return b, r.scan.scan(b, nil, &r.samples.late)
+	b := r.samples.Release(last)
+	return b, r.scan.scan(b, nil, &r.late)
 }
 
 // endFilter decides about what is held at the end, when names has asked for the
 // last time, and sums up.
 func (r *Recorder) endFilter() error {
-	f := r.samples.filter
+	f := r.samples.Filter
 	if f == nil {
 		return nil
 	}
@@ -158,7 +155,7 @@ func (r *Recorder) endFilter() error {
 	if err == nil && (len(late) > 0 || r.unfinished) {
 		err = writeError(r.out.WriteRound(late))
 	}
-	sum := &Filtered{Selectors: r.samples.plan.Texts(), Method: "recorder", Stats: f.Stats()}
+	sum := &Filtered{Selectors: r.plan.Texts(), Method: "recorder", Stats: f.Stats()}
 	r.result.Filtered = sum
 	if !f.InKernel() {
 		return err

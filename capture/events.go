@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/gantry-tools/gantry/capture/filter"
 	"github.com/gantry-tools/gantry/capture/perfevent"
 	"github.com/gantry-tools/gantry/internal/hint"
 	"github.com/gantry-tools/gantry/internal/linux/sys"
@@ -33,8 +34,8 @@ type eventSet struct {
 	// recorded command is executed, and not with enable.
 	inherit, onExec bool
 
-	// filter learns how the samples of each event are sifted.
-	filter *sampleFilter
+	// filter learns of each event who decides about its samples.
+	filter *filter.SampleFilter
 
 	// list is what goes into the file, the sideband last.
 	list     []*perf.Event
@@ -213,17 +214,17 @@ func (s *eventSet) openMembers(members []*member, who subject, cpu int) error {
 // setFilter settles who decides about the samples of an event: the kernel, or the
 // recorder.
 func (s *eventSet) setFilter(m *member, ev *perfevent.Event) {
-	how := eventFilter{byTask: s.inherit && hasProbe(m.group)}
-	if f := s.filter.filter; f != nil && f.InKernel() && m.attachable() {
+	inKernel := false
+	if f := s.filter.Filter; f != nil && f.InKernel() && m.attachable() {
 		err := f.Attach(ev.FD(), m.spec.Probe != nil)
 		switch {
 		case err == nil:
-			how.inKernel = true
+			inKernel = true
 		default:
 			s.note("%s: filtered by the recorder, for the kernel takes no program for it: %v", m.spec.Name, err)
 		}
 	}
-	s.filter.add(ev, how)
+	s.filter.AddEvent(ev.ID, ev.Attr.SampleType, inKernel, s.inherit && hasProbe(m.group))
 }
 
 // attachable: the kernel's filter can be set on the event without harm to other

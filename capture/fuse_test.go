@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/gantry-tools/gantry/buildid"
+	"github.com/gantry-tools/gantry/capture/binaries"
 	"github.com/gantry-tools/gantry/internal/testutil"
 	"github.com/gantry-tools/gantry/perf"
 )
@@ -110,7 +111,7 @@ func TestSilentFUSE(t *testing.T) {
 	}
 	checkKept(t, store, covered, open)
 	checkMapped(t, f.Name(), ids)
-	if n := res.Binaries.Missing[errOnFUSE.Error()]; n < 1 {
+	if n := res.Binaries.Missing[binaries.ErrOnFUSE.Error()]; n < 1 {
 		t.Errorf("what was not looked at is not told: %+v", res.Binaries)
 	}
 }

@@ -95,7 +95,7 @@ func (r *Recorder) nextFeeder(ring *ring, id int) (bool, error) {
 func (r *Recorder) watch(ring *ring, id int) error {
 	fd := ring.feeders[ring.polled].FD()
 	if ring.sideband {
-		return r.poll.AddMutable(fd, id)
+		return r.poll.AddSuspendable(fd, id)
 	}
 	return r.poll.Add(fd, id)
 }
@@ -145,7 +145,7 @@ func (r *Recorder) pass() error {
 	}
 	add(late)
 	r.lastPass = time.Now()
-	err = r.write(parts)
+	err = r.writeParts(parts)
 	for _, ring := range r.rings {
 		ring.written()
 	}
@@ -167,12 +167,12 @@ func (r *Recorder) takeSamples() {
 	}
 }
 
-// write writes what a pass has read. While samples are held that are older than
+// writeParts writes what a pass has read. While samples are held that are older than
 // others, the round goes on.
-func (r *Recorder) write(parts [][]byte) error {
+func (r *Recorder) writeParts(parts [][]byte) error {
 	r.preallocation.extend(r.out.Size())
 	r.bpf.checkpoint(r.out)
-	if r.samples.holding() {
+	if r.samples.Holding() {
 		r.unfinished = r.unfinished || len(parts) > 0
 		if err := r.out.Write(parts...); err != nil {
 			return err
@@ -192,7 +192,7 @@ func (r *Recorder) write(parts [][]byte) error {
 
 // sampleCount is how many samples have been taken from the rings.
 func (r *Recorder) sampleCount() uint64 {
-	n := r.samples.late.samples
+	n := r.late.samples
 	for _, ring := range r.rings {
 		if !ring.sideband {
 			n += ring.tally.samples
@@ -208,8 +208,8 @@ func (r *Recorder) take(ring *ring) (a, b []byte, err error) {
 		return ring.pending, nil, nil
 	}
 	a, b = ring.a, ring.b
-	if r.samples.active() {
-		if a, b, err = r.samples.apply(a, b, &ring.kept); err != nil {
+	if r.samples.Active() {
+		if a, b, err = r.samples.Apply(a, b, &ring.kept); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -232,7 +232,7 @@ func (r *Recorder) drain() error {
 		}
 		ring.pending = r.drainer.takeSideband(ring.pending, ring)
 	}
-	for _, walk := range []func(*ring, []byte) error{r.side.namespacesOf, r.side.walk} {
+	for _, walk := range []func(*ring, []byte) error{r.side.learn, r.side.read} {
 		for _, ring := range r.rings {
 			if fresh := ring.pending[ring.fresh:]; len(fresh) > 0 {
 				if err := walk(ring, fresh); err != nil {
@@ -241,7 +241,7 @@ func (r *Recorder) drain() error {
 			}
 		}
 	}
-	r.side.notifyExits()
+	r.mappings.EndPass()
 	return nil
 }
 
@@ -257,15 +257,15 @@ func (r *Recorder) lookAtSideband() error {
 			f.fill = max(f.fill, float64(r.drainer.waiting(ring))/float64(ring.Size()))
 		}
 	}
-	asked, found := r.side.buildIDs.lookups, r.side.newMountNS
+	asked, found := r.mappings.Lookups(), r.table.NewMountNS
 	if f.fill > 0 {
 		if err := r.drain(); err != nil {
 			return err
 		}
 	}
-	f.file, f.mountNS = r.side.buildIDs.lookups != asked, r.side.newMountNS != found
+	f.file, f.mountNS = r.mappings.Lookups() != asked, r.table.NewMountNS != found
 	r.interval.observe(time.Now(), f)
-	return r.poll.Mute(r.interval.interval != 0)
+	return r.poll.Suspend(r.interval.interval != 0)
 }
 
 // Progress is how far a recording is.
@@ -280,7 +280,7 @@ func (r *Recorder) progress() {
 	if r.opts.Progress == nil {
 		return
 	}
-	p := Progress{Elapsed: time.Since(r.started), Bytes: r.out.Size(), Samples: r.samples.late.samples}
+	p := Progress{Elapsed: time.Since(r.started), Bytes: r.out.Size(), Samples: r.late.samples}
 	for _, ring := range r.rings {
 		p.Samples += ring.tally.samples
 		p.Lost += ring.tally.lost

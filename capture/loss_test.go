@@ -98,13 +98,13 @@ func TestLossLedger(t *testing.T) {
 type ringBytes struct{ b []byte }
 
 func (r *ringBytes) add(typ perf.RecordType, body ...uint64) {
-	r.b = perf.Header{Type: typ, Size: uint16(perf.HeaderSize + 8*len(body))}.Append(r.b, nativeOrder)
+	r.b = perf.Header{Type: typ, Size: uint16(perf.HeaderSize + 8*len(body))}.Append(r.b, perf.NativeOrder)
 	for _, w := range body {
-		r.b = nativeOrder.AppendUint64(r.b, w)
+		r.b = perf.NativeOrder.AppendUint64(r.b, w)
 	}
 }
 
-// sample has the fields of baseSample and, as its last word, the cgroup.
+// sample has the fields of perf.RawSampleType and, as its last word, the cgroup.
 func (r *ringBytes) sample(time, cgroup uint64) {
 	r.add(perf.RecordSample, 1, 2, 3, time, 4, cgroup)
 }

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gantry-tools/gantry/capture/proctable"
 	"github.com/gantry-tools/gantry/container"
 )
 
@@ -54,7 +55,7 @@ type names struct {
 	view func(t *container.Table, asked time.Time, last bool)
 
 	// namespaced is where the resolver looks; nil without one.
-	namespaced *namespacedProcesses
+	namespaced *proctable.Namespaced
 
 	recent  bool            // the runtimes were asked before the recording
 	early   container.Table // what is known before anything was asked
@@ -69,12 +70,19 @@ func newNames(r *container.Resolver, defs container.Definitions, bootOffset uint
 		r.RememberEnded()
 		n.table = r.Table()
 		n.recent = len(n.table.Containers()) > 0
-		n.namespaced = newNamespacedProcesses(n.table.Host)
-		r.Among(n.namespaced.list)
+		n.namespaced = proctable.NewNamespaced(n.table.Host[container.PIDNS], n.table.Host[container.MntNS])
+		r.Among(n.namespaced.List)
 	}
 	n.table.Definitions, n.table.BootOffset = defs, bootOffset
 	n.early = container.Table{Host: n.table.Host, Definitions: defs, BootOffset: bootOffset}
 	return n
+}
+
+// Observe implements proctable.Observer.
+func (n *names) Observe(ev *proctable.Event) {
+	if ev.Kind == proctable.Cgroup {
+		n.addCgroup(ev.CgroupID, ev.CgroupPath)
+	}
 }
 
 // addCgroup takes note of a cgroup. It never waits.
@@ -180,7 +188,7 @@ func (n *names) refresh(ctx context.Context, last bool) {
 // wait ends the asking with a last question, and gives the table to the
 // caller.
 func (n *names) wait() *container.Table {
-	n.namespaced.finish(false) // if the snapshot failed
+	n.namespaced.Finish(false) // if the snapshot failed
 	n.stop()
 	<-n.done
 	ctx, cancel := context.WithTimeout(context.Background(), lastRefresh)

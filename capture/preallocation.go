@@ -48,7 +48,7 @@ func (m *preallocation) extend(size int64) {
 		return
 	}
 	from := max(size, m.end)
-	if err := sys.SetAside(m.file, from, preallocStep); err != nil {
+	if err := sys.Preallocate(m.file, from, preallocStep); err != nil {
 		m.off = true // it costs more, and the disk may be full
 		return
 	}

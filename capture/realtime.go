@@ -14,7 +14,7 @@ import (
 	"github.com/gantry-tools/gantry/internal/linux/sys"
 )
 
-// Priorities of sys.Urgent: who catches comes before who reads.
+// Priorities of sys.SetRealtime: who catches comes before who reads.
 const (
 	readerPriority  = 1
 	drainerPriority = 2
@@ -34,13 +34,13 @@ func (r *Recorder) setRealtime() (calm func()) {
 	if !r.opts.dumpsStacks() || r.opts.Compress != 0 {
 		return nil
 	}
-	undo, err := sys.Urgent(readerPriority)
+	undo, err := sys.SetRealtime(readerPriority)
 	if err != nil {
 		return nil
 	}
 	procs := runtime.GOMAXPROCS(0)
 	runtime.GOMAXPROCS(procs + spareProcs)
-	r.poll.Direct()
+	r.poll.Blocking()
 	stop := func() {}
 	if c, err := newRingDrainer(r.rings, r.sizes.samples); err == nil {
 		r.drainer = c
@@ -104,7 +104,7 @@ func newRingDrainer(rings []*ring, size int) (_ *ringDrainer, err error) {
 	if c.poll, err = sys.NewPoller(); err != nil {
 		return nil, err
 	}
-	c.poll.Direct()
+	c.poll.Blocking()
 	for _, ring := range rings {
 		room := max(min(drainRings*ring.Size(), maxDrainBuffer), ring.Size())
 		for i := range ring.drained.buffers {
@@ -146,7 +146,7 @@ func (c *ringDrainer) start() (stop func()) {
 		defer close(ended)
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		undo, err := sys.Urgent(drainerPriority)
+		undo, err := sys.SetRealtime(drainerPriority)
 		if err != nil {
 			return
 		}

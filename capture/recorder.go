@@ -15,13 +15,14 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gantry-tools/gantry/capture/binaries"
+	"github.com/gantry-tools/gantry/capture/filter"
 	"github.com/gantry-tools/gantry/capture/perfevent"
 	"github.com/gantry-tools/gantry/capture/snapshot"
 	"github.com/gantry-tools/gantry/internal/hint"
 	"github.com/gantry-tools/gantry/internal/linux/procfs"
 	"github.com/gantry-tools/gantry/internal/linux/sys"
 	"github.com/gantry-tools/gantry/perf"
-	"github.com/gantry-tools/gantry/perf/perfdata"
 )
 
 // Recorder is an open recording. It belongs to the goroutine that called
@@ -29,7 +30,6 @@ import (
 // command is recorded: a recorded command inherits its events from there.
 type Recorder struct {
 	opts  Options
-	fs    procfs.FS
 	set   *eventSet
 	rings []*ring
 	sizes ringSizes
@@ -39,34 +39,27 @@ type Recorder struct {
 	child  *workload   // nil: no command
 	files  []io.Closer // what else is open
 
-	out           *perfdata.Writer
-	preallocation preallocation
-	// described is what the file says of the machine; nil: it could not be
-	// found out.
-	described    *perfdata.Features
-	poll         *sys.Poller
-	ready        []sys.Ready
-	scan         scanner
-	trim         *trimmer // nil: samples are written as they are
-	side         sidebandWalker
-	names        *names
-	namesPending bool // the file has no names of containers yet
-	binaries     *collector
-	bpf          *bpfWatch       // nil: not watched
-	source       snapshot.Source // nil: nobody's state is needed
-	snapshot     snapshotStats
-	notes        []string // of Open, beside those of the events
-	clock        perfdata.ClockData
-	bootOffset   uint64 // ns that CLOCK_BOOTTIME is ahead of clock
-	started      time.Time
-	lastPass     time.Time
-	interval     pollInterval
-	drainer      *ringDrainer // nil: only this thread reads the rings
-	result       Result
+	session
+	side    sidebandReader
+	poll    *sys.Poller
+	ready   []sys.Ready
+	scan    scanner
+	trim    *trimmer        // nil: samples are written as they are
+	source  snapshot.Source // nil: nobody's state is needed
+	notes   []string        // of Open, beside those of the events
+	started time.Time
 
-	// samples leaves out samples that are not recorded. unfinished: something was
-	// written since the last round was finished.
-	samples    sampleFilter
+	lastPass time.Time
+	interval pollInterval
+	drainer  *ringDrainer // nil: only this thread reads the rings
+
+	// samples drops those that are not recorded. late counts those that were
+	// held, and written late.
+	samples   filter.SampleFilter
+	late      tally
+	plan      *filter.Plan // of samples.Filter
+	filterErr error        // why the kernel did not take the filter
+	// unfinished: something was written since the last round was finished.
 	unfinished bool
 }
 
@@ -156,12 +149,12 @@ func (r *Recorder) prepare() (*eventSet, error) {
 			s.sampled = append(s.sampled, subject{pid: tid})
 		}
 		s.observed, s.inherit = s.sampled, true
-		r.samples.tasks = newTaskSet(tids)
+		r.samples.Tasks = filter.NewTaskSet(tids)
 	case r.child != nil && !t.All:
 		// This thread stands for the command, which inherits its events.
 		s.sampled = []subject{{pid: 0}}
 		s.observed, s.inherit, s.onExec = s.sampled, true, true
-		r.samples.tasks = newTaskSet(nil)
+		r.samples.Tasks = filter.NewTaskSet(nil)
 	default:
 		s.sampled, s.observed = everyone, everyone
 	}
@@ -224,7 +217,7 @@ func (r *Recorder) Close() error {
 	}
 	r.drainer.close()
 	closeRings(r.rings)
-	r.unbegin()
+	r.session.close(r.opts.Resolver)
 	if r.set != nil {
 		r.set.close()
 	}
@@ -235,17 +228,6 @@ func (r *Recorder) Close() error {
 		errs = append(errs, r.poll.Close())
 	}
 	return errors.Join(errs...)
-}
-
-// unbegin releases what begin has made.
-func (r *Recorder) unbegin() {
-	if r.side.buildIDs != nil {
-		r.side.buildIDs.close()
-	}
-	r.binaries.close()
-	if r.opts.Resolver != nil {
-		r.opts.Resolver.Among(nil)
-	}
 }
 
 // unlock lets the goroutine go from its thread, once.
@@ -268,7 +250,7 @@ func (r *Recorder) Run(ctx context.Context, out Output) (*Result, error) {
 	}
 	stop := context.AfterFunc(ctx, func() { r.poll.Wake() })
 	defer stop()
-	r.binaries.start()
+	r.binaries.Start()
 	r.names.start()
 	r.bpf.start()
 	err := r.record(ctx)
@@ -277,7 +259,7 @@ func (r *Recorder) Run(ctx context.Context, out Output) (*Result, error) {
 	}
 	r.result.Duration, r.result.TimeUp = time.Since(r.started), r.timeUp()
 	ended := r.end()
-	r.binaries.wait()
+	r.binaries.Wait()
 	watched := r.bpf.wait()
 	table := r.names.wait()
 	if err == nil {
@@ -286,7 +268,8 @@ func (r *Recorder) Run(ctx context.Context, out Output) (*Result, error) {
 	if e := r.endFilter(); err == nil {
 		err = e
 	}
-	if e := r.finish(table); err == nil {
+	r.sumUp(table)
+	if e := r.finish(table, r.sampleTime()); err == nil {
 		err = e
 	}
 	return &r.result, err
@@ -340,56 +323,32 @@ func (r *Recorder) end() error {
 
 // begin starts the file.
 func (r *Recorder) begin(out Output) error {
-	if err := r.readClocks(); err != nil {
-		return err
-	}
 	r.started = time.Now()
 	r.lastPass = r.started
 	r.scan = newScanner(r.set)
 	if r.opts.TrimStacks {
 		r.trim = newTrimmer(r.set)
 	}
-	r.names = newNames(r.opts.Resolver, r.opts.Definitions, r.bootOffset)
-	if r.samples.filter != nil {
+	o := &r.opts
+	r.cmdLine, r.version, r.compress = o.CmdLine, o.Version, o.Compress
+	r.groups, r.pmus, r.announced = r.set.groups, o.PMUs, r.Notes()
+	r.events, r.sideband = r.set.list, r.set.sideband
+	err := r.start(out, o.Resolver, o.Definitions, &binaries.Options{
+		Store: o.Store, MaxBinary: o.MaxBinary, MaxBinaries: o.MaxBinaries, Blind: r.blind(),
+	})
+	r.side = sidebandReader{table: r.table, mappings: r.mappings, namespaced: r.names.namespaced, filter: r.samples.Filter}
+	if f := r.samples.Filter; f != nil {
 		r.names.view = r.view
+		deferred := binaries.NewDeferred(r.binaries, f.Wanted)
+		r.mappings.Deferred, r.samples.OnKeep = deferred, deferred.Release
+		r.table.Subscribe(f)
+		r.table.Subscribe(deferred)
 	}
-	r.binaries = newCollector(&r.opts, r.fs)
-	r.binaries.blind = !r.set.sideband.Attr.Flags.Has(perf.AttrNamespaces)
-	r.side = newSidebandWalker(r.set.ring, r.fs, r.names, r.binaries)
-	r.side.filter, r.side.tasks = r.samples.filter, r.samples.tasks
-	if r.samples.filter != nil {
-		r.samples.deferred = newDeferredBinaries(r.samples.filter, r.binaries)
-		r.side.deferred = r.samples.deferred
+	if r.samples.Tasks != nil {
+		r.table.Subscribe(r.samples.Tasks)
 	}
-	if err := r.bpf.begin(r.bootOffset); err != nil {
-		return err
-	}
-	o := &perfdata.WriterOptions{Compress: r.opts.Compress}
-	f, err := r.features()
-	if err == nil {
-		r.bpf.features(f)
-		r.described, o.Features = f, f
-	}
-	if out.Pipe != nil {
-		if err != nil {
-			return err
-		}
-		r.out, err = perfdata.NewPipeWriter(out.Pipe, r.set.list, o)
-	} else {
-		info, e := out.File.Stat()
-		brief := e == nil && info.Mode().IsRegular()
-		if brief {
-			r.preallocation = newPreallocation(out.File)
-		}
-		r.out, err = perfdata.NewWriter(vectorFile{sys.VectorFile{File: out.File, Brief: brief}}, r.set.list, o)
-	}
-	return writeError(err)
+	return err
 }
 
-// vectorFile is a VectorFile in the form that perfdata looks for.
-type vectorFile struct{ sys.VectorFile }
-
-func (f vectorFile) Writev(b [][]byte) (int, error) {
-	n, err := f.VectorFile.Writev(b)
-	return int(n), err
-}
+// blind reports that the kernel does not tell this user of namespaces.
+func (r *Recorder) blind() bool { return !r.set.sideband.Attr.Flags.Has(perf.AttrNamespaces) }

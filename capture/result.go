@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/gantry-tools/gantry/capture/binaries"
+	"github.com/gantry-tools/gantry/capture/proctable"
 	"github.com/gantry-tools/gantry/container"
 	"github.com/gantry-tools/gantry/internal/hint"
 	"github.com/gantry-tools/gantry/perf"
@@ -37,7 +39,7 @@ type Result struct {
 	Containers int
 	// Filtered is nil if the target was not containers.
 	Filtered *Filtered
-	Binaries Binaries
+	Binaries binaries.Summary
 	BPF      BPFPrograms
 	Child    ChildStatus
 	// Notes are what did not work as hoped and did not end the recording.
@@ -73,6 +75,24 @@ func newScanner(s *eventSet) scanner {
 	return sc
 }
 
+// sampleTime is the time of the first and of the last sample.
+func (r *Recorder) sampleTime() (span [2]uint64) {
+	tallies := []*tally{&r.late}
+	for _, ring := range r.rings {
+		tallies = append(tallies, &ring.tally)
+	}
+	for _, t := range tallies {
+		if t.samples == 0 {
+			continue
+		}
+		if span[0] == 0 || t.first < span[0] {
+			span[0] = t.first
+		}
+		span[1] = max(span[1], t.last)
+	}
+	return span
+}
+
 // countLost adds the losses that no LOST record tells of, because no record
 // found room after them: the kernel counts for each event what it dropped
 // (Linux 6.0).
@@ -98,7 +118,7 @@ func (r *Recorder) countLost() {
 // sumUp fills the result, and the ledger in the table.
 func (r *Recorder) sumUp(table *container.Table) {
 	res := &r.result
-	res.Samples = r.samples.late.samples
+	res.Samples = r.late.samples
 	lost := container.Lost{CPUs: make(map[int]container.LostCount), Cgroups: make(map[container.CgroupID]container.LostCount)}
 	for _, ring := range r.rings {
 		t := &ring.tally
@@ -128,13 +148,13 @@ func (r *Recorder) sumUp(table *container.Table) {
 	slices.SortFunc(res.LostBy, func(a, b ContainerLoss) int {
 		return cmp.Or(cmp.Compare(b.Lost, a.Lost), cmp.Compare(a.Label, b.Label))
 	})
-	if n := r.side.untracked; n > 0 {
+	if n := r.table.Untracked; n > 0 {
 		res.note("there were more than %d processes at once: of %d the mount namespace was not remembered, and build-ids may be missing",
-			maxProcesses, n)
+			proctable.MaxProcesses, n)
 	}
-	if n := r.side.unchecked; n > 0 {
+	if n := r.table.Unchecked; n > 0 {
 		res.note("more than %d processes at once had outlived their first thread: of %d others the mount namespace was not remembered, and build-ids may be missing",
-			maxOutlived, n)
+			proctable.MaxOutlived, n)
 	}
 	r.scan.settle()
 	res.Containers = countContainers(table, r.scan.cgroups)

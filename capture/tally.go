@@ -11,14 +11,6 @@ import (
 	"github.com/gantry-tools/gantry/perf"
 )
 
-// Places in the samples of this package, all of which begin with baseSample.
-const (
-	sampleTimeAt = 32
-	sampleMin    = 40
-	lostCountAt  = 16 // in a LOST record, behind header and id
-	lostMin      = 24
-)
-
 // tally is what the headers of a ring's records tell.
 type tally struct {
 	records, samples uint64
@@ -47,32 +39,26 @@ type scanner struct {
 // a LOST record right before the record that found room again, so that the
 // loss is put down to the cgroup of the sample behind it.
 func (s *scanner) scan(a, b []byte, t *tally) error {
-	total := len(a) + len(b)
+	data := perf.RingData{A: a, B: b}
+	total := data.Len()
 	for off, ahead := 0, 0; off < total; {
 		if off >= ahead {
 			ahead = off + s.fetch(a, b, off)
 		}
-		part, at := a, off
-		if off >= len(a) {
-			part, at = b, off-len(a)
-		}
-		size := 0
-		if len(part)-at >= perf.HeaderSize {
-			size = int(nativeOrder.Uint16(part[at+6:]))
-		}
-		if size < perf.HeaderSize || size&7 != 0 || size > total-off {
+		typ, size, ok := data.Header(off)
+		if !ok {
 			return fmt.Errorf("read ring: %w", &perfevent.RecordError{Offset: off, Size: uint16(size), Left: total - off})
 		}
 		t.records++
-		switch typ := perf.RecordType(nativeOrder.Uint32(part[at:])); {
-		case typ == perf.RecordSample && size >= sampleMin:
-			s.sample(word(a, b, off+sampleTimeAt), word(a, b, off+size-8), t)
-		case typ == perf.RecordLost && size >= lostMin:
-			n := word(a, b, off+lostCountAt)
+		switch {
+		case typ == perf.RecordSample && size >= perf.RawSampleMin:
+			s.sample(data.SampleTime(off), data.LastWord(off, size), t)
+		case typ == perf.RecordLost:
+			n := data.Lost(off, size)
 			t.lost += n
 			t.owing += n
-		case typ == perf.RecordLostSamples && size >= lostCountAt:
-			t.lostSamples += word(a, b, off+perf.HeaderSize)
+		case typ == perf.RecordLostSamples:
+			t.lostSamples += data.LostSamples(off, size)
 		}
 		off += size
 	}
@@ -141,12 +127,4 @@ func addCount(m map[uint64]uint64, cgroup, n uint64) {
 		cgroup = 0
 	}
 	m[cgroup] += n
-}
-
-// word reads an aligned word of a followed by b.
-func word(a, b []byte, off int) uint64 {
-	if off >= len(a) {
-		return nativeOrder.Uint64(b[off-len(a):])
-	}
-	return nativeOrder.Uint64(a[off:])
 }

@@ -49,29 +49,29 @@ const (
 // many bytes, and how many of them count; without any, the size alone
 // (perf_output_sample_ustack in kernel/events/core.c).
 func (t *trimmer) appendRecord(dst, raw []byte) []byte {
-	ev := t.events.Of(raw, nativeOrder)
-	if ev == nil || perf.ParseHeader(raw, nativeOrder).Type != perf.RecordSample {
+	ev := t.events.Of(raw, perf.NativeOrder)
+	if ev == nil || perf.ParseHeader(raw, perf.NativeOrder).Type != perf.RecordSample {
 		return append(dst, raw...)
 	}
 	st := ev.Layout.SampleType
 	if st&perf.SampleStackUser == 0 || st&manyBehindStack != 0 ||
-		t.sample.Decode(raw, nativeOrder, &ev.Layout) != nil || len(t.sample.StackUser) == 0 {
+		t.sample.Decode(raw, perf.NativeOrder, &ev.Layout) != nil || len(t.sample.StackUser) == 0 {
 		return append(dst, raw...)
 	}
 	size, used := len(t.sample.StackUser), int(t.sample.StackDyn+7)&^7
 	usedAt := len(raw) - 8*bits.OnesCount64(uint64(st&behindStack)) - 8
 	sizeAt := usedAt - size - 8
-	if sizeAt < perf.HeaderSize || used >= size || nativeOrder.Uint64(raw[sizeAt:]) != uint64(size) {
+	if sizeAt < perf.HeaderSize || used >= size || perf.NativeOrder.Uint64(raw[sizeAt:]) != uint64(size) {
 		return append(dst, raw...)
 	}
 	start := len(dst)
 	dst = append(dst, raw[:sizeAt]...)
-	dst = nativeOrder.AppendUint64(dst, uint64(used))
+	dst = perf.NativeOrder.AppendUint64(dst, uint64(used))
 	dst = append(dst, raw[sizeAt+8:sizeAt+8+used]...)
 	if used == 0 {
 		usedAt += 8
 	}
 	dst = append(dst, raw[usedAt:]...)
-	nativeOrder.PutUint16(dst[start+6:], uint16(len(dst)-start))
+	perf.Raw(dst[start:]).SetSize()
 	return dst
 }

@@ -15,7 +15,7 @@ import (
 // TestTrim: of each sample what counts stays, whatever lies behind the stack
 // and wherever the ring ends.
 func TestTrim(t *testing.T) {
-	const base = baseSample | perf.SampleCallchain | perf.SampleRegsUser | perf.SampleStackUser
+	const base = perf.RawSampleType | perf.SampleCallchain | perf.SampleRegsUser | perf.SampleStackUser
 	for name, c := range map[string]struct {
 		more  perf.SampleType
 		used  uint64
@@ -39,7 +39,7 @@ func TestTrim(t *testing.T) {
 				want.RegsUser = perf.Regs{ABI: 2, Values: []uint64{5, 6}}
 				want.StackUser, want.StackDyn = bytes.Repeat([]byte{0xaa}, 1024), c.used
 			}
-			raw, err := perf.Append(nil, want, nativeOrder, ev)
+			raw, err := perf.Append(nil, want, perf.NativeOrder, ev)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -50,7 +50,7 @@ func TestTrim(t *testing.T) {
 					t.Fatalf("cut at %d: %d bytes of %d, %d saved, %v; want %d", cut, len(got), len(raw), tr.saved, err, c.saved)
 				}
 				var sm perf.Sample
-				if err := sm.Decode(got, nativeOrder, &ev.Layout); err != nil {
+				if err := sm.Decode(got, perf.NativeOrder, &ev.Layout); err != nil {
 					t.Fatal(err)
 				}
 				if !bytes.Equal(sm.StackUser[:sm.StackDyn], want.StackUser[:c.used*min(1, uint64(len(want.StackUser)))]) || sm.Cgroup != want.Cgroup || !reflect.DeepEqual(sm.RegsUser.Values, want.RegsUser.Values) {
@@ -63,7 +63,7 @@ func TestTrim(t *testing.T) {
 
 // TestTrimOthers: other records, and broken ones, are not touched.
 func TestTrimOthers(t *testing.T) {
-	ev := perf.NewEvent(perf.Attr{SampleType: baseSample | perf.SampleStackUser, SampleStackUser: 64, Flags: perf.AttrSampleIDAll}, "x", 7)
+	ev := perf.NewEvent(perf.Attr{SampleType: perf.RawSampleType | perf.SampleStackUser, SampleStackUser: 64, Flags: perf.AttrSampleIDAll}, "x", 7)
 	tr := newTrimmer(&eventSet{list: []*perf.Event{ev}})
 	lost := []byte{byte(perf.RecordLost), 0, 0, 0, 0, 0, 24, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0}
 	got, err := tr.trim(nil, lost, nil)

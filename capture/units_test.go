@@ -12,76 +12,17 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/gantry-tools/gantry/buildid"
-	"github.com/gantry-tools/gantry/capture/binaries"
 	"github.com/gantry-tools/gantry/capture/perfevent"
 	"github.com/gantry-tools/gantry/container"
 	"github.com/gantry-tools/gantry/internal/hint"
-	"github.com/gantry-tools/gantry/internal/linux/procfs"
-	"github.com/gantry-tools/gantry/internal/linux/sys"
 	"github.com/gantry-tools/gantry/internal/testutil"
 	"github.com/gantry-tools/gantry/perf"
 	"github.com/gantry-tools/gantry/perf/perfdata"
 )
-
-func TestKernelText(t *testing.T) {
-	const text = "0000000000000000 A fixed_percpu_data\n" +
-		"ffffffff81000000 T _stext\nffffffff81000000 T _text\nffffffff81000030 t secondary\n" +
-		"ffffffff82209988 T _etext\nffffffff83000000 D data\n"
-	for _, tt := range []struct {
-		name, text string
-		size       uint64
-		want       textRange
-	}{
-		{"size known", text, 0x1209988, textRange{"_text", 0xffffffff81000000, 0xffffffff82209988}},
-		{"read to the end of text", text, 0, textRange{"_text", 0xffffffff81000000, 0xffffffff82209988}},
-		{"only _stext", "ffff800080010000 T _stext\nffff800081000000 T _etext\n", 0, textRange{"_stext", 0xffff800080010000, 0xffff800081000000}},
-		{"hidden", "0000000000000000 T _text\n0000000000000000 T _etext\n", 0, textRange{}},
-		{"no end", "ffffffff81000000 T _text\n", 0, textRange{}},
-		{"empty", "", 5, textRange{}},
-		{"garbage", "x\n\nffff\nffffffff81000000\n", 5, textRange{}},
-	} {
-		got, err := parseKernelText(strings.NewReader(tt.text), tt.size)
-		if err != nil || got != tt.want {
-			t.Errorf("%s: %+v, %v, want %+v", tt.name, got, err, tt.want)
-		}
-	}
-}
-
-func FuzzKernelText(f *testing.F) {
-	f.Add("ffffffff81000000 T _text\nffffffff82209988 T _etext\n", uint64(0))
-	f.Add("ffffffff81000000 T _stext\n", uint64(7))
-	f.Fuzz(func(t *testing.T, text string, size uint64) {
-		got, err := parseKernelText(strings.NewReader(text), size)
-		if err != nil && got != (textRange{}) {
-			t.Errorf("%+v and %v", got, err)
-		}
-		if got.start != 0 && (got.end <= got.start || got.symbol == "") {
-			t.Errorf("%+v", got)
-		}
-	})
-}
-
-func TestCodeSize(t *testing.T) {
-	name := filepath.Join(t.TempDir(), "iomem")
-	for text, want := range map[string]uint64{
-		"00100000-bffdbfff : System RAM\n  01000000-02209987 : Kernel code\n  02400000-02e09fff : Kernel rodata\n": 0x1209988,
-		"00000000-00000000 : System RAM\n  00000000-00000000 : Kernel code\n":                                      0,
-		"": 0,
-	} {
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if got := codeSize(name); got != want {
-			t.Errorf("%q: %#x, want %#x", text, got, want)
-		}
-	}
-}
 
 // TestNoteOmitted: what has no room in a stream is told, once.
 func TestNoteOmitted(t *testing.T) {
@@ -94,7 +35,7 @@ func TestNoteOmitted(t *testing.T) {
 	if err := w.Close(large); err != nil {
 		t.Fatal(err)
 	}
-	r := &Recorder{out: w}
+	r := &session{out: w}
 	r.noteOmitted()
 	if n := r.result.Notes; len(n) != 1 || !strings.Contains(n[0], "BPF_PROG_INFO") {
 		t.Errorf("notes are %q, want one about BPF_PROG_INFO", n)
@@ -172,7 +113,7 @@ func TestSampleAttr(t *testing.T) {
 		if a.SampleCount != tt.count || (a.Flags&perf.AttrFreq != 0) != tt.freq {
 			t.Errorf("%s: count %d, flags %x", tt.name, a.SampleCount, a.Flags)
 		}
-		if a.SampleType&baseSample != baseSample || a.Flags&perf.AttrDisabled == 0 {
+		if a.SampleType&perf.RawSampleType != perf.RawSampleType || a.Flags&perf.AttrDisabled == 0 {
 			t.Errorf("%s: sample type %x, flags %x", tt.name, a.SampleType, a.Flags)
 		}
 	}
@@ -273,56 +214,6 @@ func TestCloseEarly(t *testing.T) {
 	}
 }
 
-// What could not be kept has a reason.
-func TestKeeperReasons(t *testing.T) {
-	testutil.Require(t, testutil.Root, testutil.Tool("gcc"))
-	prog := testutil.SpinProgram(t, "kept_or_not")
-	ended := exec.Command("true")
-	if err := ended.Run(); err != nil {
-		t.Fatal(err)
-	}
-	self := int32(os.Getpid())
-	id := []byte("0123456789abcdef0123")
-	k := newCollector(&Options{Store: t.TempDir(), MaxBinary: 100}, procfs.FS{})
-	defer k.close()
-	w := newSidebandWalker(nil, procfs.FS{}, nil, k)
-	defer w.buildIDs.close()
-	k.hostMnt = 1 // so that everything is a container's
-	k.start()
-	offer := func(pid int32, path string, id []byte) {
-		w.status(&perf.Mmap2{
-			Trailer: perf.Trailer{RecordMisc: perf.RecordMisc{Misc: perf.MiscMmapBuildID}},
-			PID:     pid, Addr: 1 << 20, Len: 4096, Filename: path, BuildID: id,
-		})
-	}
-	offer(int32(ended.Process.Pid), "/gone", id)
-	offer(self, "/dev/null", id)
-	offer(self, prog, id)
-	offer(self, "//anon", id)
-	w.status(&perf.Mmap2{PID: self, Filename: prog, Ino: 5})
-	offer(self, "[vdso]", id)
-	offer(self, "/no/such/file", id)
-	k.wait()
-	sum, list := k.result()
-	want := map[string]int{errGone.Error(): 2, sys.ErrNotRegular.Error(): 1, errTooLarge.Error(): 1, errOnFUSE.Error(): 1}
-	for reason, n := range want {
-		if sum.Missing[reason] != n {
-			t.Errorf("%d are missing because %q, want %d: %v", sum.Missing[reason], reason, n, sum.Missing)
-		}
-	}
-	if sum.Kept != 0 || len(list) != 4 {
-		t.Errorf("%+v, %d files", sum, len(list))
-	}
-	// A process that still lives gets another chance.
-	if b := k.known[keyOf(&perf.Mmap2{Filename: "/gone", BuildID: id}, mountNS{})]; b == nil || b.err != errGone {
-		t.Fatalf("%+v", b)
-	}
-	offer(self, "/gone", id)
-	if len(k.waiting) != 1 {
-		t.Errorf("%d wait, want the file that was missed before", len(k.waiting))
-	}
-}
-
 // However long nothing happened, a new container is asked about soon.
 func TestNamesPause(t *testing.T) {
 	const ms = time.Millisecond
@@ -376,19 +267,6 @@ func TestNamesWithoutResolver(t *testing.T) {
 // What a long recording could fill memory with is bounded, and what was left
 // out is told.
 func TestBounds(t *testing.T) {
-	k := newCollector(&Options{}, procfs.FS{})
-	defer k.close()
-	for i := range maxFiles {
-		k.known[binaryKey{id: strconv.Itoa(i)}] = &binary{}
-	}
-	known := binaryKey{id: "7"}
-	if k.enqueue(&known, mappedAt{}) == nil || k.enqueue(&binaryKey{id: "new"}, mappedAt{}) != nil || len(k.known) != maxFiles {
-		t.Errorf("%d files are known", len(k.known))
-	}
-	if sum, _ := k.result(); sum.Missing[errTooManyFiles.Error()] != 1 {
-		t.Errorf("missing: %v, want one that was too many", sum.Missing)
-	}
-
 	n := newNames(nil, nil, 0)
 	for i := range uint64(maxQueue + 2) {
 		n.addCgroup(i+1, "/x")
@@ -401,62 +279,11 @@ func TestBounds(t *testing.T) {
 		t.Errorf("full is %v, %d wait", n.table.Full, len(n.queue))
 	}
 
-	w := newSidebandWalker(nil, procfs.FS{}, nil, nil)
-	defer w.buildIDs.close()
-	for pid := range int32(maxProcesses + 2) {
-		w.namespaces(nsChange{pid: pid, mnt: 1, pidNS: 2})
-	}
-	w.namespaces(nsChange{pid: 5, mnt: 3, pidNS: 4})
-	if len(w.mounts) != maxProcesses || w.untracked != 2 || w.mounts[5] != (mountNS{ino: 3}) {
-		t.Errorf("%d processes, %d forgotten, %d", len(w.mounts), w.untracked, w.mounts[5].ino)
-	}
-
 	accounts := make(map[uint64]uint64)
 	for id := range uint64(maxCounted + 2) {
 		addCount(accounts, id, 1)
 	}
 	if len(accounts) != maxCounted || accounts[0] != 3 || accounts[1] != 1 {
 		t.Errorf("%d accounts, %d in none's", len(accounts), accounts[0])
-	}
-}
-
-// A file that grows while it is copied is copied as it was looked at: the limits
-// were asked about that.
-func TestKeeperGrowingFile(t *testing.T) {
-	testutil.Require(t, testutil.Tool("gcc"))
-	prog := testutil.CompileC(t, "int main(void) { return 0; }\n")
-	k := newCollector(&Options{Store: t.TempDir()}, procfs.FS{})
-	defer k.close()
-	file, err := os.OpenFile(prog, os.O_RDWR|os.O_APPEND, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		t.Fatal(err)
-	}
-	id, err := buildid.FromFile(file, info.Size())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := file.Write(make([]byte, 1<<20)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := file.Seek(0, io.SeekStart); err != nil {
-		t.Fatal(err)
-	}
-	left := k.left.Load()
-	f := outcome{id: id}
-	if err := k.copy(&f, file, info, &binaryKey{id: string(id.Bytes()), FileKey: binaries.FileKey{Path: prog}}); err != nil {
-		t.Fatal(err)
-	}
-	kept, size, err := k.store.Lookup(id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer kept.Close()
-	if size != info.Size() || left-k.left.Load() != size {
-		t.Errorf("%d bytes were kept and %d counted of a file that had %d", size, left-k.left.Load(), info.Size())
 	}
 }

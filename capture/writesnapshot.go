@@ -8,9 +8,11 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/gantry-tools/gantry/capture/binaries"
 	"github.com/gantry-tools/gantry/capture/perfevent"
 	"github.com/gantry-tools/gantry/capture/snapshot"
 	"github.com/gantry-tools/gantry/container"
+	"github.com/gantry-tools/gantry/perf"
 )
 
 // SnapshotOptions say what to write with WriteSnapshot. All but Source may be
@@ -40,37 +42,35 @@ type SnapshotResult struct {
 // the containers into a perf.data file without a sample. It opens no event, so
 // that it needs no right but that of the source.
 func WriteSnapshot(ctx context.Context, o *SnapshotOptions, out Output) (*SnapshotResult, error) {
-	r := &Recorder{
-		opts:   Options{CmdLine: o.CmdLine, Version: o.Version, Resolver: o.Resolver, Definitions: o.Definitions, PMUs: perfevent.NewPMUs(nil)},
-		source: o.Source,
-	}
-	defer r.opts.PMUs.Close()
-	r.set = &eventSet{opts: &r.opts}
-	r.set.setSideband(sidebandAttr(false))
-	r.set.sideband.IDs = []uint64{1} // of no event; the records refer to it
-	r.set.list = append(r.set.list, r.set.sideband)
-	defer r.unbegin()
-	if err := r.begin(out); err != nil {
+	pmus := perfevent.NewPMUs(nil)
+	defer pmus.Close()
+	sideband := perf.NewEvent(inFile(sidebandAttr(false)), "dummy:HG", 1) // of no event; the records refer to it
+	s := &session{cmdLine: o.CmdLine, version: o.Version, pmus: pmus, events: []*perf.Event{sideband}, sideband: sideband}
+	defer s.close(o.Resolver)
+	if err := s.start(out, o.Resolver, o.Definitions, new(binaries.Options)); err != nil {
 		return nil, err
 	}
-	r.binaries.start()
-	r.names.start()
-	err := r.writeSnapshot(ctx, o)
-	r.binaries.wait()
-	table := r.names.wait()
-	if e := r.finish(table); err == nil {
+	s.binaries.Start()
+	s.names.start()
+	err := s.writeSnapshot(ctx, o)
+	s.binaries.Wait()
+	table := s.names.wait()
+	table.Lost = container.Lost{CPUs: make(map[int]container.LostCount), Cgroups: make(map[container.CgroupID]container.LostCount)}
+	if e := s.finish(table, [2]uint64{}); err == nil {
 		err = e
 	}
-	return &SnapshotResult{Stats: r.snapshot.Stats, Bytes: r.result.Bytes}, err
+	return &SnapshotResult{Stats: s.snapshot.Stats, Bytes: s.result.Bytes}, err
 }
 
-func (r *Recorder) writeSnapshot(ctx context.Context, o *SnapshotOptions) error {
-	t := &synthesizer{r: r, want: o.Want}
-	if err := t.cgroups(); err != nil {
+func (s *session) writeSnapshot(ctx context.Context, o *SnapshotOptions) (err error) {
+	y := s.synthesizer()
+	y.Want = o.Want
+	if err := y.Cgroups(); err != nil {
 		return err
 	}
-	if err := t.tasks(ctx, o.Scope); err != nil {
+	if s.snapshot, err = y.Tasks(ctx, o.Source, o.Scope); err != nil {
 		return fmt.Errorf("snapshot: %w", err)
 	}
-	return r.writeContainers()
+	s.names.namespaced.Finish(o.Scope.All && o.Want == nil && s.snapshot.Denied <= 1 && s.snapshot.Unreadable == 0)
+	return s.writeContainers()
 }

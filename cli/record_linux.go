@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gantry-tools/gantry/capture"
+	"github.com/gantry-tools/gantry/capture/binaries"
 	"github.com/gantry-tools/gantry/internal/hint"
 	"github.com/gantry-tools/gantry/perf"
 	"github.com/gantry-tools/gantry/perf/perfdata"
@@ -328,7 +329,7 @@ func (r *recordReport) filtered(s *capture.Filtered) {
 	}
 }
 
-func (r *recordReport) binaries(b *capture.Binaries) {
+func (r *recordReport) binaries(b *binaries.Summary) {
 	if r.verbose {
 		r.note(fmt.Sprintf("binaries: %d of the host, %d of containers kept; %s kept", b.Host, b.Kept,
 			plural(b.Code, "perf map or jitdump", "perf maps and jitdumps")))

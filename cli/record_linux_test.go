@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/gantry-tools/gantry/capture"
+	"github.com/gantry-tools/gantry/capture/binaries"
 	"github.com/gantry-tools/gantry/capture/filter"
 	"github.com/gantry-tools/gantry/container"
 	"github.com/gantry-tools/gantry/internal/hint"
@@ -97,7 +98,7 @@ func TestRecordSummary(t *testing.T) {
 		Bytes: 3_210_000, Samples: 51234, Lost: 1000, LostSideband: 3, Containers: 4,
 		LostBy: []capture.ContainerLoss{{Label: "a", Lost: 900}, {Label: "b", Lost: 50}, {Label: "c", Lost: 20},
 			{Label: "d", Lost: 15}, {Label: "e", Lost: 10}, {Label: "f", Lost: 5}},
-		Binaries: capture.Binaries{Host: 7, Kept: 2, Missing: map[string]int{"too large": 1, "its process had ended": 2}},
+		Binaries: binaries.Summary{Host: 7, Kept: 2, Missing: map[string]int{"too large": 1, "its process had ended": 2}},
 		Notes:    []string{"a note"},
 	}
 	want := `gantry: a note

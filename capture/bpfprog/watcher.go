@@ -98,7 +98,7 @@ func OpenWatcher(o WatchOptions) (_ *Watcher, err error) {
 	if w.poll, err = sys.NewPoller(); err != nil {
 		return nil, err
 	}
-	w.poll.Direct() // it wakes at once, and seldom: see rest
+	w.poll.Blocking() // it wakes at once, and seldom: see rest
 	cpus, err := sys.OnlineCPUs()
 	if err != nil {
 		return nil, err
@@ -140,7 +140,7 @@ func (w *Watcher) open(i, cpu int) error {
 		return err
 	}
 	w.rings = append(w.rings, ring)
-	return w.poll.AddMutable(ev.FD(), i)
+	return w.poll.AddSuspendable(ev.FD(), i)
 }
 
 // Table is where the programs are.
@@ -226,7 +226,7 @@ func (w *Watcher) rest(on bool) (woke bool, err error) {
 	if w.copier == nil || on == w.resting {
 		return false, nil
 	}
-	if err := w.poll.Mute(on); err != nil {
+	if err := w.poll.Suspend(on); err != nil {
 		return false, fmt.Errorf("watch BPF programs: %w", err)
 	}
 	w.resting = on

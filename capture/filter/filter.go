@@ -13,11 +13,11 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/gantry-tools/gantry/capture/proctable"
 	"github.com/gantry-tools/gantry/container"
 	kernel "github.com/gantry-tools/gantry/internal/linux/bpf/filter"
 	"github.com/gantry-tools/gantry/internal/linux/procfs"
 	"github.com/gantry-tools/gantry/internal/linux/sys"
-	"github.com/gantry-tools/gantry/perf"
 )
 
 // Filter is the filter of one recording. Its methods are called in one
@@ -257,50 +257,49 @@ func exists(tree *sys.FD, id uint64) bool {
 	return !errors.Is(err, syscall.ESTALE)
 }
 
-// Record tells of a record of sideband: FORK, EXIT, NAMESPACES, COMM and CGROUP
-// count, in any order of time that is that of their CPUs.
-func (f *Filter) Record(rec perf.Record) {
-	status := perf.MiscOf(rec)&perf.MiscStatusOnly != 0
-	switch rec := rec.(type) {
-	case *perf.Cgroup:
-		f.Cgroup(rec.ID, rec.Path, status)
-	case *perf.Fork:
-		f.tasks.fork(rec)
-		f.updateEmpty()
-	case *perf.Exit:
-		f.tasks.exit(rec.TID, rec.Time)
-		f.updateEmpty()
-	case *perf.Namespaces:
-		f.namespaces(rec, status)
-		f.updateEmpty()
-	case *perf.Comm:
-		if rec.Misc&perf.MiscCommExec == 0 {
-			return
-		}
-		f.tasks.execute(rec.TID, rec.SampleID.Time)
-		f.updateEmpty()
-		if f.clocks { // execve may bring it into another one
-			f.tasks.enterClock(rec.TID, rec.SampleID.Time, f.timeNS(rec.TID))
-		}
+var _ proctable.Observer = (*Filter)(nil)
+
+// Observe implements proctable.Observer.
+func (f *Filter) Observe(ev *proctable.Event) {
+	switch ev.Kind {
+	case proctable.Cgroup:
+		f.Cgroup(ev.CgroupID, ev.CgroupPath, ev.Status)
+		return
+	case proctable.Namespaces:
+		f.namespaces(ev)
+	case proctable.Exec:
+		f.tasks.execute(ev.TID, ev.Time)
+	case proctable.Fork:
+		f.tasks.fork(ev)
+	case proctable.Exit:
+		f.tasks.exit(ev.TID, ev.Time)
+	case proctable.ThreadForgot:
+		f.tasks.forgetThread(ev.TID)
+		return
+	default:
+		return
+	}
+	f.updateEmpty()
+	if ev.Kind == proctable.Exec && f.clocks { // execve may bring it into another one
+		f.tasks.enterClock(ev.TID, ev.Time, f.timeNS(ev.TID))
 	}
 }
 
-// namespaces takes those of a record. The time namespace is not among them: it
-// is read from the task, if that lives long enough, and else taken to be the one
-// that it had.
-func (f *Filter) namespaces(rec *perf.Namespaces, status bool) {
+// namespaces takes the namespaces of a task. The time namespace is not in the
+// kernel's records: it is read from the task, if that lives long enough, and else
+// taken to be the one that it had.
+func (f *Filter) namespaces(ev *proctable.Event) {
 	var ns container.Namespaces
-	for i, l := range rec.Links {
+	for i, ino := range ev.NS {
 		if i < int(container.TimeNS) {
-			ns[i] = l.Ino
+			ns[i] = ino
 		}
 	}
-	time := rec.SampleID.Time
-	f.tasks.enter(rec.TID, time, f.tasks.id(ns))
+	f.tasks.enter(ev.TID, ev.Time, f.tasks.id(ns))
 	if f.clocks {
-		f.tasks.enterClock(rec.TID, time, f.timeNS(rec.TID))
+		f.tasks.enterClock(ev.TID, ev.Time, f.timeNS(ev.TID))
 	}
-	f.rulesOf(f.at(rec.TID, time), status)
+	f.rulesOf(f.at(ev.TID, ev.Time), ev.Status)
 }
 
 // updateEmpty looks at the identities that nobody is left in, or somebody again.

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gantry-tools/gantry/capture/proctable"
 	"github.com/gantry-tools/gantry/container"
 	kernel "github.com/gantry-tools/gantry/internal/linux/bpf/filter"
 	"github.com/gantry-tools/gantry/internal/linux/procfs"
@@ -74,6 +75,7 @@ func choices(t testing.TB, selectors ...string) (list []container.Choice) {
 // fixture is a filter over a table whose clock the test moves.
 type fixture struct {
 	*Filter
+	procs *proctable.Table
 	table *container.Table
 	time  time.Time
 	tid   int32
@@ -87,7 +89,9 @@ func newFixture(t testing.TB, table *container.Table, selectors ...string) *fixt
 		t.Fatal(err)
 	}
 	x := &fixture{table: table, time: time.Unix(1000, 0), tid: 100}
+	x.procs = proctable.New(procfs.FS{}, 0)
 	x.Filter = newFilter(p, p.View(table, x.time, false), procfs.FS{})
+	x.procs.Subscribe(x.Filter)
 	x.now = func() time.Time { return x.time }
 	return x
 }
@@ -107,7 +111,7 @@ func (x *fixture) task(cgroup uint64, ns container.Namespaces, passed bool) (Ver
 		rec.Links = append(rec.Links, perf.NSLink{Ino: ino})
 	}
 	rec.SampleID.Time = 10
-	x.Record(rec)
+	x.procs.Decoded(rec)
 	return x.Decide(&Sample{TID: x.tid, Time: 20, Cgroup: cgroup, Passed: passed})
 }
 
@@ -331,7 +335,7 @@ func TestNumbersUsedAgain(t *testing.T) {
 		t.Fatalf("verdict %d", v)
 	}
 	x.task(1, pod, false)
-	exit := func(tid int32) { x.Record(&perf.Exit{Task: perf.Task{PID: tid, TID: tid, Time: 1e9}}) }
+	exit := func(tid int32) { x.procs.Decoded(&perf.Exit{Task: perf.Task{PID: tid, TID: tid, Time: 1e9}}) }
 	exit(x.tid)
 	if v, _ := x.task(1, pod, false); v != Keep {
 		t.Errorf("one is left: verdict %d", v)

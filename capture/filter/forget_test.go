@@ -15,13 +15,14 @@ import (
 // lifetime has a task live in a cgroup and namespaces.
 func (x *fixture) lifetime(cgroup uint64, ns container.Namespaces) (Verdict, Origin) {
 	v, place := x.task(cgroup, ns, false)
-	x.Record(&perf.Exit{Task: perf.Task{PID: x.tid, TID: x.tid, Time: 1e9}})
+	x.procs.Decoded(&perf.Exit{Task: perf.Task{PID: x.tid, TID: x.tid, Time: 1e9}})
 	return v, place
 }
 
 // rounds lets so many rounds of so many seconds pass.
 func (x *fixture) rounds(n int, seconds uint64) {
 	for range n {
+		x.procs.Round()
 		x.Round(x.tasks.last + seconds*1e9)
 	}
 }
@@ -103,7 +104,7 @@ func TestForgetsNoName(t *testing.T) {
 		t.Errorf("others with the same numbers: verdict %d", v)
 	}
 	// When the runtimes do not tell of it any more there is nothing to mistake.
-	x.Record(&perf.Exit{Task: perf.Task{PID: x.tid, TID: x.tid, Time: 1e9}})
+	x.procs.Decoded(&perf.Exit{Task: perf.Task{PID: x.tid, TID: x.tid, Time: 1e9}})
 	x.rounds(20, 1)
 	x.table = &container.Table{Host: host()}
 	x.ask(settleTime, false)

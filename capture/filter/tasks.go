@@ -8,8 +8,8 @@ import (
 	"slices"
 	"sort"
 
+	"github.com/gantry-tools/gantry/capture/proctable"
 	"github.com/gantry-tools/gantry/container"
-	"github.com/gantry-tools/gantry/perf"
 )
 
 // nsID is a number for namespaces: their place in tasks.known. 0 is not known.
@@ -18,15 +18,12 @@ type nsID uint32
 // tasks is which namespaces each task is in, over the time of the last rounds.
 // The namespaces of spans are without that of time.
 type tasks struct {
-	byTID map[int32]*task
-	known []container.Namespaces
-	ids   map[container.Namespaces]nsID
-	// ended are those that ended in the current and the last round: rings are
-	// read one after the other, so that samples of them may come later.
-	ended, older []int32
-	moved        []int32 // those with more than one span
-	last         uint64  // time of the last round
-	rounds       uint64
+	byTID  map[int32]*task
+	known  []container.Namespaces
+	ids    map[container.Namespaces]nsID
+	moved  []int32 // those with more than one span
+	last   uint64  // time of the last round
+	rounds uint64
 	// live is how many tasks are in namespaces, by nsID; turns are when nobody
 	// was left, or somebody came again.
 	live    []int
@@ -48,8 +45,6 @@ type task struct {
 	// count, and apart: what tells of them comes in no order with the rest.
 	clocks []clock
 	gone   bool
-	// executed is when it executed a program last.
-	executed uint64
 }
 
 // span begins when a task came into namespaces.
@@ -194,8 +189,8 @@ func (t *tasks) clockAt(tid int32, time uint64) (ino uint64) {
 // fork notes a new task, which is where its parent is. A status record describes
 // a process that runs already, whose parent tells nothing; a thread is where the
 // others are unless another record says otherwise.
-func (t *tasks) fork(r *perf.Fork) {
-	if r.Misc&perf.MiscStatusOnly != 0 && r.PID == r.TID {
+func (t *tasks) fork(r *proctable.Event) {
+	if r.Status && r.PID == r.TID {
 		if t.byTID[r.TID] == nil {
 			t.enter(r.TID, r.Time, 0)
 		}
@@ -208,25 +203,26 @@ func (t *tasks) fork(r *perf.Fork) {
 
 // exit notes the end of a task. Its last samples come behind this record.
 func (t *tasks) exit(tid int32, time uint64) {
-	if k := t.byTID[tid]; k != nil && !k.gone && time >= k.executed {
+	if k := t.byTID[tid]; k != nil && !k.gone {
 		k.gone = true
-		t.ended = append(t.ended, tid)
 		t.leave(k.spans[len(k.spans)-1].ns, time)
 	}
 }
 
 // execute notes that a task has executed a program. If that was not the first
 // thread of its process, it goes on with the number of the first, which has
-// ended.
+// exited.
 func (t *tasks) execute(tid int32, time uint64) {
-	k := t.byTID[tid]
-	if k == nil {
-		return
-	}
-	k.executed = max(k.executed, time)
-	if k.gone {
+	if k := t.byTID[tid]; k != nil && k.gone {
 		k.gone = false
 		t.come(k.spans[len(k.spans)-1].ns, time)
+	}
+}
+
+// forgetThread forgets a task of which no more samples come.
+func (t *tasks) forgetThread(tid int32) {
+	if k := t.byTID[tid]; k != nil && k.gone {
+		delete(t.byTID, tid)
 	}
 }
 
@@ -234,15 +230,8 @@ func (t *tasks) execute(tid int32, time uint64) {
 // nanoseconds.
 const slack = 1e9
 
-// round forgets what no sample of a later round asks for: tasks that had ended
-// before the last round, and spans that were over by then.
+// round forgets the spans that no sample of a later round asks for.
 func (t *tasks) round(now uint64) {
-	for _, tid := range t.older {
-		if k := t.byTID[tid]; k != nil && k.gone {
-			delete(t.byTID, tid)
-		}
-	}
-	t.ended, t.older = t.older[:0], t.ended
 	still := t.moved[:0]
 	for _, tid := range t.moved {
 		k := t.byTID[tid]

@@ -8,18 +8,38 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/gantry-tools/gantry/capture/proctable"
 	"github.com/gantry-tools/gantry/container"
+	"github.com/gantry-tools/gantry/internal/linux/procfs"
 	"github.com/gantry-tools/gantry/perf"
 )
 
+// taskTable has tasks observe a process table.
+type taskTable struct{ Filter }
+
+func newTaskTable() (*tasks, *proctable.Table) {
+	procs := proctable.New(procfs.FS{}, 0)
+	f := &taskTable{Filter{tasks: newTasks(host()), plan: new(Plan)}}
+	procs.Subscribe(f)
+	return f.tasks, procs
+}
+
 func TestTasks(t *testing.T) {
-	tasks := newTasks(host())
+	tasks, procs := newTaskTable()
 	idle := tasks.at(0, 0)
 	a, b := tasks.id(with(t, "pid:10")), tasks.id(with(t, "pid:11"))
 	fork := func(tid, parent int32, time uint64, misc perf.Misc) {
 		r := &perf.Fork{Task: perf.Task{PID: tid, TID: tid, PPID: parent, PTID: parent, Time: time}}
 		r.Misc = misc
-		tasks.fork(r)
+		procs.Decoded(r)
+	}
+	exit := func(tid int32, time uint64) {
+		procs.Decoded(&perf.Exit{Task: perf.Task{PID: tid, TID: tid, Time: time}})
+	}
+	exec := func(tid int32, time uint64) {
+		r := &perf.Comm{PID: tid, TID: tid}
+		r.Misc, r.SampleID.Time = perf.MiscCommExec, time
+		procs.Decoded(r)
 	}
 	fork(100, 1, 5, perf.MiscStatusOnly)
 	tasks.enter(100, 10, a)
@@ -40,11 +60,13 @@ func TestTasks(t *testing.T) {
 			t.Errorf("task %d at %d: %d, want %d", tt.tid, tt.time, got, tt.want)
 		}
 	}
-	tasks.exit(101, 60)
+	exit(101, 60)
+	procs.Round()
 	tasks.round(2e12)
 	if tasks.at(101, 99) != a {
 		t.Error("a task is forgotten in the round of its end")
 	}
+	procs.Round()
 	tasks.round(3e12)
 	if tasks.at(101, 99) != 0 {
 		t.Error("a task that ended is remembered")
@@ -56,20 +78,22 @@ func TestTasks(t *testing.T) {
 	// ends before; the records may come in any order.
 	fork(104, 100, 3e12, 0)
 	fork(105, 100, 3e12, 0)
-	tasks.exit(104, 3e12+5)
-	tasks.execute(104, 3e12+6)
-	tasks.execute(105, 3e12+6)
-	tasks.exit(105, 3e12+5)
+	exit(104, 3e12+5)
+	exec(104, 3e12+6)
+	exec(105, 3e12+6)
+	exit(105, 3e12+5)
 	for range 4 {
+		procs.Round()
 		tasks.round(3e12)
 	}
 	if tasks.at(104, 4e12) != b || tasks.at(105, 4e12) != b {
 		t.Error("a task that executed a program is forgotten")
 	}
 	// The number is used again before the round is over.
-	tasks.exit(102, 70)
+	exit(102, 70)
 	fork(102, 0, 3e12, 0)
 	for range 4 {
+		procs.Round()
 		tasks.round(4e12)
 	}
 	if tasks.at(102, 5e12) != idle {
@@ -89,8 +113,7 @@ func TestClocks(t *testing.T) {
 	tasks.enterClock(100, 10, 66) // of the record of its namespaces
 	tasks.enterClock(100, 40, 0)  // could not be read
 	tasks.enterClock(999, 40, 5)  // nobody knows it
-	r := &perf.Fork{Task: perf.Task{PID: 101, TID: 101, PPID: 100, PTID: 100, Time: 20}}
-	tasks.fork(r)
+	tasks.fork(&proctable.Event{PID: 101, TID: 101, PPID: 100, PTID: 100, Time: 20})
 	for _, tt := range []struct {
 		tid        int32
 		time, want uint64

@@ -22,11 +22,11 @@ const iovMax = 1024
 // call. Slices may lie in a perf ring: nothing is copied in user space.
 type VectorFile struct {
 	*os.File
-	// Brief is for regular files, writing to which takes a moment: Go's
+	// NoSched is for regular files, writing to which takes a moment: Go's
 	// scheduler is not told, which otherwise wakes its monitor thread at each
 	// write. On a disk that stalls, a garbage collection waits for one piece
 	// of briefPiece bytes.
-	Brief bool
+	NoSched bool
 }
 
 // briefPiece is how much a brief write writes at once.
@@ -42,7 +42,7 @@ func (f VectorFile) Writev(bufs [][]byte) (int64, error) {
 	var done int64
 	var failed error
 	err = conn.Write(func(fd uintptr) bool {
-		if f.Brief {
+		if f.NoSched {
 			done, failed = writePieces(fd, bufs)
 			return true
 		}
@@ -60,7 +60,7 @@ func (f VectorFile) Writev(bufs [][]byte) (int64, error) {
 
 // WriteAt writes all of b at the offset off, see os.File.
 func (f VectorFile) WriteAt(b []byte, off int64) (int, error) {
-	if !f.Brief || len(b) == 0 {
+	if !f.NoSched || len(b) == 0 {
 		return f.File.WriteAt(b, off)
 	}
 	conn, err := f.SyscallConn()

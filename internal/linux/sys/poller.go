@@ -35,24 +35,24 @@ type Ready struct {
 // kernel for the same reason.
 type Poller struct {
 	// Lock order: waitMu, then mu.
-	waitMu sync.Mutex
-	events []unix.EpollEvent
-	found  []Ready
-	parked bool // in the current Wait
-	direct bool // see Direct
-	failed error
-	look   func(fd uintptr) bool // p.collect
+	waitMu   sync.Mutex
+	events   []unix.EpollEvent
+	found    []Ready
+	parked   bool // in the current Wait
+	blocking bool // see Direct
+	failed   error
+	look     func(fd uintptr) bool // p.collect
 
-	mu     sync.Mutex
-	closed bool
-	own    *FD      // the epoll, unless it is file
-	file   *os.File // the epoll, when Go's poller watches it
-	conn   syscall.RawConn
-	epoll  int // its number, for as long as mu is held and closed is not set
-	quiet  *FD // epoll of what Mute silences, in epoll unless muted
-	muted  bool
-	timer  *FD
-	wake   *FD
+	mu        sync.Mutex
+	closed    bool
+	own       *FD      // the epoll, unless it is file
+	file      *os.File // the epoll, when Go's poller watches it
+	conn      syscall.RawConn
+	epoll     int // its number, for as long as mu is held and closed is not set
+	quiet     *FD // epoll of what Suspend silences, in epoll unless suspended
+	suspended bool
+	timer     *FD
+	wake      *FD
 }
 
 // Data of the poller's own descriptors in its epoll.
@@ -151,8 +151,8 @@ func (p *Poller) Add(fd *FD, id int) error {
 	return p.locked(func() error { return addTo(p.epoll, fd, id) }, id)
 }
 
-// AddMutable is Add for a descriptor that Mute silences.
-func (p *Poller) AddMutable(fd *FD, id int) error {
+// AddSuspendable is Add for a descriptor that Suspend silences.
+func (p *Poller) AddSuspendable(fd *FD, id int) error {
 	return p.locked(func() error { return addTo(p.quiet.Int(), fd, id) }, id)
 }
 
@@ -183,18 +183,18 @@ func (p *Poller) Remove(fd *FD) error {
 	return err
 }
 
-// Mute makes Wait sleep through what happens to the descriptors of AddMutable,
+// Suspend makes Wait sleep through what happens to the descriptors of AddSuspendable,
 // until it is called with false: then what has happened meanwhile counts.
-func (p *Poller) Mute(on bool) error {
+func (p *Poller) Suspend(on bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
 		return fmt.Errorf("mute poller: %w", os.ErrClosed)
 	}
-	if p.muted == on {
+	if p.suspended == on {
 		return nil
 	}
-	p.muted = on
+	p.suspended = on
 	if on {
 		return removeFrom(p.epoll, p.quiet)
 	}
@@ -220,7 +220,7 @@ func (p *Poller) Wait(timeout time.Duration, dst []Ready) ([]Ready, error) {
 	if err := p.setTimer(timeout); err != nil {
 		return p.found, err
 	}
-	if p.direct {
+	if p.blocking {
 		p.waitHere()
 	} else if err := p.park(); err != nil {
 		return p.found, err
@@ -266,7 +266,7 @@ func (p *Poller) collect(fd uintptr) bool {
 // the kernel and nobody else: for a thread that has to be quick, at the price
 // that the type tells of. It must be called before the first Wait: else Go's
 // poller may still take what is meant for the thread.
-func (p *Poller) Direct() { p.direct = true }
+func (p *Poller) Blocking() { p.blocking = true }
 
 // waitHere is collect that waits itself. Close must not be called meanwhile.
 func (p *Poller) waitHere() {

@@ -55,7 +55,7 @@ func eachPoller(t *testing.T, test func(t *testing.T, p *Poller)) {
 			testutil.CheckLeaks(t)
 			p := newPoller(t)
 			if direct {
-				p.Direct()
+				p.Blocking()
 			}
 			test(t, p)
 		})
@@ -127,11 +127,11 @@ func TestPollerCloseInterruptsWait(t *testing.T) {
 	}
 	wg.Wait()
 	for name, err := range map[string]error{
-		"Close": p.Close(),
-		"Wait":  second(p.Wait(-1, nil)),
-		"Add":   p.Add(nil, 1),
-		"Wake":  p.Wake(),
-		"Mute":  p.Mute(true),
+		"Close":   p.Close(),
+		"Wait":    second(p.Wait(-1, nil)),
+		"Add":     p.Add(nil, 1),
+		"Wake":    p.Wake(),
+		"Suspend": p.Suspend(true),
 	} {
 		if name == "Close" && err != nil || name != "Close" && !errors.Is(err, os.ErrClosed) {
 			t.Errorf("%s after Close: %v", name, err)
@@ -153,16 +153,16 @@ func testPollerDeadline(t *testing.T, p *Poller) {
 	}
 }
 
-// What happens to a muted descriptor neither wakes nor is forgotten.
-func TestPollerMute(t *testing.T) { eachPoller(t, testPollerMute) }
+// What happens to a suspended descriptor neither wakes nor is forgotten.
+func TestPollerSuspend(t *testing.T) { eachPoller(t, testPollerSuspend) }
 
-func testPollerMute(t *testing.T, p *Poller) {
+func testPollerSuspend(t *testing.T, p *Poller) {
 	r, w := pipe(t)
-	if err := p.AddMutable(r, 7); err != nil {
+	if err := p.AddSuspendable(r, 7); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 { // muting twice does nothing
-		if err := p.Mute(true); err != nil {
+		if err := p.Suspend(true); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -170,13 +170,13 @@ func testPollerMute(t *testing.T, p *Poller) {
 		t.Fatal(err)
 	}
 	if ready, err := p.Wait(10*time.Millisecond, nil); !errors.Is(err, os.ErrDeadlineExceeded) || len(ready) != 0 {
-		t.Fatalf("muted: %v, %v, want deadline exceeded", ready, err)
+		t.Fatalf("suspended: %v, %v, want deadline exceeded", ready, err)
 	}
-	if err := p.Mute(false); err != nil {
+	if err := p.Suspend(false); err != nil {
 		t.Fatal(err)
 	}
 	if ready, err := p.Wait(-1, nil); err != nil || len(ready) != 1 || ready[0] != (Ready{ID: 7}) {
-		t.Fatalf("not muted: %v, %v, want descriptor 7", ready, err)
+		t.Fatalf("not suspended: %v, %v, want descriptor 7", ready, err)
 	}
 	if err := p.Remove(r); err != nil {
 		t.Fatal(err)

@@ -10,12 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Urgent makes the calling thread, to which its goroutine is locked, run as
+// SetRealtime makes the calling thread, to which its goroutine is locked, run as
 // soon as it is woken: with a real-time priority (SCHED_FIFO), of which 1 is the
 // lowest, above everything that has none. Threads and processes that it starts are ordinary.
 // The function that it returns, called in the same thread, undoes it. It needs
 // CAP_SYS_NICE or a limit RLIMIT_RTPRIO.
-func Urgent(priority int) (undo func() error, err error) {
+func SetRealtime(priority int) (undo func() error, err error) {
 	old, err := unix.SchedGetAttr(0, 0)
 	if err != nil {
 		return nil, fmt.Errorf("sched_getattr: %w", err)

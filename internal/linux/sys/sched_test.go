@@ -49,7 +49,7 @@ func TestUrgent(t *testing.T) {
 	testutil.Require(t, testutil.Root, testutil.Tool("sh"))
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	undo, err := Urgent(1)
+	undo, err := SetRealtime(1)
 	if err != nil {
 		t.Fatal(err)
 	}

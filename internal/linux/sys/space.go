@@ -28,9 +28,9 @@ func FileSystemOf(f *os.File) (FileSystem, error) {
 	return FileSystem{Ext4: st.Type == unix.EXT4_SUPER_MAGIC, Free: st.Bavail * uint64(st.Bsize)}, nil
 }
 
-// SetAside makes sure that n bytes from off on can be written, as far as the
+// Preallocate makes sure that n bytes from off on can be written, as far as the
 // disk is concerned. The file's size stays.
-func SetAside(f *os.File, off, n int64) error {
+func Preallocate(f *os.File, off, n int64) error {
 	err := control(f, func(fd int) error {
 		for {
 			err := unix.Fallocate(fd, unix.FALLOC_FL_KEEP_SIZE, off, n)
