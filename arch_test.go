@@ -47,6 +47,7 @@ var house = []tree{
 	{"buildid", 1, both},
 	{"internal/linux", 1, live},
 	{"internal/linux/procfs", 1, both},
+	{"internal/linux/procroot", 1, both},
 	{"container", 2, both},
 	{"analysis", 3, read},
 	{"capture", 3, live},
@@ -102,13 +103,13 @@ func TestOpensNothing(t *testing.T) {
 // goStatements are the files of libraries that may start a goroutine, with the
 // owner that waits for it.
 var goStatements = map[string]string{
-	"capture/keeper.go":               "copies binaries while the rings are read; keeper.wait ends and awaits it",
-	"capture/code.go":                 "keeps perf maps while the rings are read; codeKeeper.wait ends and awaits it",
-	"capture/bpf.go":                  "reads BPF programs as they are loaded; bpfWatch.wait ends and awaits it",
-	"internal/testutil/fuse_linux.go": "serves a file system to a test; the cleanup of FUSE ends and awaits it",
-	"capture/snapshot/errands.go":     "finds, opens and reads files whose file system may never answer; Errands.run waits for it, but not for ever",
-	"capture/hurry.go":                "empties rings into memory while the recorder is held up; catcher.start gives what ends and awaits it",
-	"capture/names.go":                "asks runtimes for names while the rings are read; names.wait ends and awaits it",
+	"capture/binaries/collector.go":     "copies binaries while the rings are read; Collector.Wait ends and awaits it",
+	"capture/binaries/jit.go":           "keeps perf maps while the rings are read; Collector.Wait ends and awaits it",
+	"capture/bpf.go":                    "reads BPF programs as they are loaded; bpfWatch.wait ends and awaits it",
+	"internal/testutil/fuse_linux.go":   "serves a file system to a test; the cleanup of FUSE ends and awaits it",
+	"internal/linux/procroot/access.go": "runs an operation on files whose file system may never answer; Op.wait waits for it up to a deadline",
+	"capture/realtime.go":               "empties rings into memory while the recorder is held up; ringDrainer.start gives what ends and awaits it",
+	"capture/names.go":                  "asks runtimes for names while the rings are read; names.wait ends and awaits it",
 }
 
 // printers are the packages that may write to the terminal and end the process.

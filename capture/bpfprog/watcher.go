@@ -297,15 +297,6 @@ func (w *Watcher) drain() (some bool, err error) {
 	}
 }
 
-// Places in a BPF_EVENT (struct perf_bpf_event, kernel/events/core.c), with what
-// SampleTID and SampleTime put behind it, and in a LOST record.
-const (
-	eventTypeAt, eventIDAt, eventTagAt  = 8, 12, 16
-	eventPIDAt, eventTIDAt, eventTimeAt = 24, 28, 32
-	eventMin                            = 40
-	lostAt, lostMin                     = 16, 24
-)
-
 func (w *Watcher) take(r *perfevent.Ring) error {
 	a, b := r.Peek()
 	var scratch []byte
@@ -313,15 +304,16 @@ func (w *Watcher) take(r *perfevent.Ring) error {
 		if err != nil {
 			return fmt.Errorf("watch BPF programs: %w", err)
 		}
-		switch typ := perf.ParseHeader(raw, nativeOrder).Type; {
-		case typ == perf.RecordBPFEvent && len(raw) >= eventMin:
-			w.batch = append(w.batch, event{
-				kind: nativeOrder.Uint16(raw[eventTypeAt:]), id: nativeOrder.Uint32(raw[eventIDAt:]),
-				tag: [8]byte(raw[eventTagAt:]), time: nativeOrder.Uint64(raw[eventTimeAt:]),
-				pid: int32(nativeOrder.Uint32(raw[eventPIDAt:])), tid: int32(nativeOrder.Uint32(raw[eventTIDAt:])),
-			})
-		case typ == perf.RecordLost && len(raw) >= lostMin:
-			w.table.lost(nativeOrder.Uint64(raw[lostAt:]))
+		switch raw := perf.Raw(raw); raw.Type() {
+		case perf.RecordBPFEvent:
+			kind, id, tag, ok := raw.BPFEvent()
+			pid, tid, time, whole := raw.BPFEventTrailer()
+			if ok && whole {
+				w.batch = append(w.batch, event{kind: kind, id: id, tag: tag, pid: pid, tid: tid, time: time})
+			}
+		case perf.RecordLost:
+			n, _ := raw.Lost()
+			w.table.lost(n)
 		}
 	}
 	r.Consume(len(a) + len(b))
