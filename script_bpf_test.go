@@ -72,7 +72,7 @@ func bpfLoadMain(args []string) error {
 
 // bpfBrief loads programs that live 15 microseconds, and prints how long that was.
 func bpfBrief(n int) error {
-	b, err := testprogs.NewBrief()
+	b, err := testprogs.NewShortLived()
 	if err != nil {
 		return err
 	}

@@ -20,14 +20,14 @@ const UnknownLoader = "[unknown]"
 type bpf struct {
 	programs *bpfinfo.Programs
 	err      error
-	size     int                 // of the section that programs are read from
-	changes  int                 // of gantry's section
-	loaders  map[uint32]string   // container by program
-	texts    map[symbol.Ksym]who // by symbol
+	size     int                          // of the section that programs are read from
+	changes  int                          // of gantry's section
+	loaders  map[uint32]string            // container by program
+	texts    map[symbol.Ksym]programOwner // by symbol
 }
 
-// who says which program a symbol is of.
-type who struct{ program, loader string }
+// programOwner says which program a symbol is of.
+type programOwner struct{ program, loader string }
 
 // BPFPrograms are the BPF programs that the recording has details of. In a
 // stream they may come late.
@@ -51,10 +51,10 @@ func (s *Session) bpfProgram(k *symbol.Ksym) *bpfinfo.Program {
 	return s.BPFPrograms().Program(k.Program)
 }
 
-// bpfWho names the program of a symbol, NAME#ID, and the container that loaded
+// bpfOwner names the program of a symbol, NAME#ID, and the container that loaded
 // it: profile.Host for none, UnknownLoader if nobody saw it. Both are empty for
 // what is no BPF program.
-func (s *Session) bpfWho(k *symbol.Ksym) (program, loader string) {
+func (s *Session) bpfOwner(k *symbol.Ksym) (program, loader string) {
 	if k.Type != symbol.KsymBPF || !strings.HasPrefix(k.Name, symbol.BPFPrefix) {
 		return "", ""
 	}
@@ -62,7 +62,7 @@ func (s *Session) bpfWho(k *symbol.Ksym) (program, loader string) {
 	if w, ok := s.bpf.texts[*k]; ok {
 		return w.program, w.loader
 	}
-	w := who{bpfName(k), UnknownLoader}
+	w := programOwner{bpfName(k), UnknownLoader}
 	if prog != nil {
 		if name := prog.FullName(); name != "" {
 			w.program = name
@@ -73,7 +73,7 @@ func (s *Session) bpfWho(k *symbol.Ksym) (program, loader string) {
 		w.program = fmt.Sprintf("%s#%d", w.program, k.Program)
 	}
 	if s.bpf.texts == nil {
-		s.bpf.texts = make(map[symbol.Ksym]who)
+		s.bpf.texts = make(map[symbol.Ksym]programOwner)
 	}
 	s.bpf.texts[*k] = w
 	return w.program, w.loader

@@ -71,7 +71,7 @@ const groupBit = 1 << 31
 func (o *CollectOptions) detailed() bool { return o.Lines || o.Inline }
 
 // detail is the frame, or the group of frames, of an address in a binary.
-func (c *collector) detail(p place, ip uint64) profile.FrameID {
+func (c *collector) detail(p frameSource, ip uint64) profile.FrameID {
 	if p.bin.addrs == nil {
 		p.bin.addrs = make(map[uint64]profile.FrameID)
 	}
@@ -83,7 +83,7 @@ func (c *collector) detail(p place, ip uint64) profile.FrameID {
 	return id
 }
 
-func (c *collector) newDetail(p place, ip uint64) profile.FrameID {
+func (c *collector) newDetail(p frameSource, ip uint64) profile.FrameID {
 	c.calls = c.s.lines(p.bin).Calls(c.calls[:0], p.addr)
 	last := len(c.calls) - 1
 	f := c.frame(p, ip, c.o.Addresses || p.sym == noSymbol)

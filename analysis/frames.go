@@ -212,7 +212,7 @@ func (c *collector) known(a *address) profile.FrameID {
 
 // frameOf is the frame of a place: one per function or, if there is none or
 // the report wants them, per address.
-func (c *collector) frameOf(p place, ip uint64) profile.FrameID {
+func (c *collector) frameOf(p frameSource, ip uint64) profile.FrameID {
 	byAddr := c.o.Addresses || p.sym == noSymbol
 	switch {
 	case c.o.detailed() && !p.kernel && p.bin != nil && p.bin.obj != nil:
@@ -241,14 +241,14 @@ func (c *collector) frameOf(p place, ip uint64) profile.FrameID {
 }
 
 // once makes the frame that slot remembers, plus one.
-func (c *collector) once(slot *profile.FrameID, p place, ip uint64, byAddr bool) profile.FrameID {
+func (c *collector) once(slot *profile.FrameID, p frameSource, ip uint64, byAddr bool) profile.FrameID {
 	if *slot == 0 {
 		*slot = c.newFrame(p, ip, byAddr) + 1
 	}
 	return *slot - 1
 }
 
-func (c *collector) newFrame(p place, ip uint64, byAddr bool) profile.FrameID {
+func (c *collector) newFrame(p frameSource, ip uint64, byAddr bool) profile.FrameID {
 	f := c.frame(p, ip, byAddr)
 	if byAddr || p.bin == nil {
 		id := c.b.Frame(f)
@@ -260,14 +260,14 @@ func (c *collector) newFrame(p place, ip uint64, byAddr bool) profile.FrameID {
 	return c.b.FrameIn(c.objectOf(p.bin), &f)
 }
 
-func (c *collector) frame(p place, ip uint64, byAddr bool) profile.Frame {
+func (c *collector) frame(p frameSource, ip uint64, byAddr bool) profile.Frame {
 	loc := c.s.describe(p, ip)
 	f := profile.Frame{Name: loc.Name, DSO: loc.DSO, Path: loc.Path, Source: loc.Source, Kernel: loc.Kernel}
 	if p.bin != nil {
 		f.BuildID, f.Origin = p.bin.hexID, p.bin.origin()
 	}
 	if p.isKsym {
-		f.Program, f.Loader = c.s.bpfWho(&p.ksym)
+		f.Program, f.Loader = c.s.bpfOwner(&p.ksym)
 		if l, ok := c.s.bpfLine(&p.ksym, ip); ok && c.o.Lines {
 			f.File, f.Line = l.File, l.Line
 		}
@@ -291,7 +291,7 @@ func (c *collector) objectOf(b *binary) profile.ObjectID {
 }
 
 // placeInFile says which part of its file the frame's address lies in.
-func (s *Session) placeInFile(f *profile.Frame, p place) {
+func (s *Session) placeInFile(f *profile.Frame, p frameSource) {
 	switch {
 	case p.bin != nil && p.bin.obj != nil && len(p.bin.obj.Segments) > 0:
 		for _, seg := range p.bin.obj.Segments {

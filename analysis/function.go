@@ -39,25 +39,25 @@ type Function struct {
 }
 
 // keepPlace remembers what a frame is.
-func (s *Session) keepPlace(id profile.FrameID, p place) {
-	for int(id) >= len(s.places) {
-		s.places = append(s.places, place{sym: noSymbol})
+func (s *Session) keepPlace(id profile.FrameID, p frameSource) {
+	for int(id) >= len(s.sourceCounts) {
+		s.sourceCounts = append(s.sourceCounts, frameSource{sym: noSymbol})
 	}
-	s.places[id] = p
+	s.sourceCounts[id] = p
 }
 
 // Function is the function that a frame is an address of, in the profile that
 // Collect made with Places. It is not ok for an address without a symbol.
 func (s *Session) Function(id profile.FrameID) (f Function, ok bool) {
-	if int(id) >= len(s.places) {
+	if int(id) >= len(s.sourceCounts) {
 		return f, false
 	}
-	p := &s.places[id]
+	p := &s.sourceCounts[id]
 	f = Function{s: s, bin: p.bin, Kernel: p.kernel}
 	switch {
 	case p.isKsym:
 		f.Name, f.DSO, f.Path, f.Start, f.End = p.ksym.Name, p.ksym.Name, p.ksym.Name, p.ksym.Start, p.ksym.End
-		f.Program, f.Loader = s.bpfWho(&p.ksym)
+		f.Program, f.Loader = s.bpfOwner(&p.ksym)
 		f.bpf = s.bpfProgram(&p.ksym)
 		return f, true
 	case p.sym == noSymbol:

@@ -141,17 +141,17 @@ func (s *Session) fromHost() bool {
 // are those of the first process or of the kernel's threads, and, if neither
 // was recorded, the numbers that the kernel always gives them.
 func (s *Session) findHost() {
-	if s.hostFound {
+	if s.hostNS {
 		return
 	}
 	host := &s.Containers.Host
 	s.hostGuessed = s.hostGuessed || *host == container.Namespaces{}
 	if !s.hostGuessed {
-		s.hostFound = true
+		s.hostNS = true
 		return
 	}
 	old := *host
-	if *host, s.hostFound = s.guessHost(); *host != old {
+	if *host, s.hostNS = s.guessHost(); *host != old {
 		s.names = nil
 		s.rename()
 	}

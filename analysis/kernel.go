@@ -66,8 +66,8 @@ func (s *Session) kernelAsked(addrs []uint64) Kernel {
 }
 
 // locateKernel names a kernel address.
-func (s *Session) locateKernel(ip uint64) place {
-	p := place{addr: ip, sym: noSymbol, kernel: true}
+func (s *Session) locateKernel(ip uint64) frameSource {
+	p := frameSource{addr: ip, sym: noSymbol, kernel: true}
 	if sym, ok := s.Timeline.Ksyms.Lookup(ip); ok {
 		p.ksym, p.isKsym = sym, true
 		return p

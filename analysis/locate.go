@@ -56,8 +56,8 @@ type binary struct {
 	object profile.ObjectID
 }
 
-// place is a Location in numbers.
-type place struct {
+// frameSource is a Location in numbers.
+type frameSource struct {
 	addr    uint64
 	mapping timeline.Mapping // File is nil if nothing is mapped
 	bin     *binary
@@ -73,15 +73,15 @@ func (s *Session) Locate(th *timeline.Thread, ip uint64, kernel bool) Location {
 	return s.describe(s.locate(th, ip, kernel), ip)
 }
 
-func (s *Session) locate(th *timeline.Thread, ip uint64, kernel bool) place {
+func (s *Session) locate(th *timeline.Thread, ip uint64, kernel bool) frameSource {
 	if kernel {
 		return s.locateKernel(ip)
 	}
 	return s.locateUser(th, ip)
 }
 
-func (s *Session) locateUser(th *timeline.Thread, ip uint64) place {
-	p := place{addr: ip, sym: noSymbol}
+func (s *Session) locateUser(th *timeline.Thread, ip uint64) frameSource {
+	p := frameSource{addr: ip, sym: noSymbol}
 	if th == nil {
 		return p
 	}
@@ -156,7 +156,7 @@ func (s *Session) object(f *timeline.File) (*symbol.Object, error) {
 	for _, other := range s.jitdumps(f.PID) {
 		dumps = append(dumps, s.ref(other))
 	}
-	return s.resolver.Code(ref, dumps)
+	return s.resolver.JIT(ref, dumps)
 }
 
 // codeWarnings tell what of perf maps and jitdump files was left out.
@@ -271,7 +271,7 @@ func shortName(name string) string {
 }
 
 // describe puts p into words.
-func (s *Session) describe(p place, ip uint64) Location {
+func (s *Session) describe(p frameSource, ip uint64) Location {
 	l := Location{Addr: p.addr, Mapping: p.mapping, Kernel: p.kernel}
 	switch {
 	case p.isKsym:
@@ -297,7 +297,7 @@ func ksymSource(k *symbol.Ksym) string {
 	return "ksymbol"
 }
 
-func (s *Session) describeKernel(l *Location, p place) {
+func (s *Session) describeKernel(l *Location, p frameSource) {
 	if f := p.mapping.File; f != nil {
 		l.DSO, l.Path = moduleName(f.Path), f.Path
 		if strings.HasPrefix(f.Path, symbol.KernelDSO) {

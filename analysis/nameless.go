@@ -37,7 +37,7 @@ const (
 )
 
 // whyNameless says why a place has no name.
-func (s *Session) whyNameless(p *place) string {
+func (s *Session) whyNameless(p *frameSource) string {
 	switch {
 	case p.kernel:
 		return s.whyNamelessKernel()

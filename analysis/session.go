@@ -64,31 +64,31 @@ type Session struct {
 	// records add to them.
 	Containers *container.Table
 
-	r        *perfdata.Reader
-	ordered  *perfdata.OrderedReader
-	opts     Options
-	resolver *symbol.Resolver
-	binaries []*binary // by timeline.File.Index
-	kernel   kernel
-	ids      pathIDs
-	fileList fileList
-	files    buildid.MappedFiles // without a build-id, kept by their content
-	stacks   stacks
-	bpf      bpf
-	places   []place // by profile.FrameID
-	warnings []string
-	item     Item
-	sample   perf.Sample
-	now      uint64 // the time of item, 0 if it has none
-	leafOnly bool   // decode only what DecodeLeaf does
-	cgroups  bool   // and cgroups
-	before   func() // called before the timeline changes
-	renamed  func() // called when NamesID changes
-	namesID  uint64
+	r            *perfdata.Reader
+	ordered      *perfdata.OrderedReader
+	opts         Options
+	resolver     *symbol.Resolver
+	binaries     []*binary // by timeline.File.Index
+	kernel       kernel
+	ids          pathIDs
+	fileList     fileList
+	files        buildid.MappedFiles // without a build-id, kept by their content
+	stacks       stacks
+	bpf          bpf
+	sourceCounts []frameSource // by profile.FrameID
+	warnings     []string
+	item         Item
+	sample       perf.Sample
+	now          uint64 // the time of item, 0 if it has none
+	leafOnly     bool   // decode only what DecodeLeaf does
+	cgroups      bool   // and cgroups
+	before       func() // called before the timeline changes
+	renamed      func() // called when NamesID changes
+	namesID      uint64
 
 	defs        container.Definitions       // nil: to be put together
 	names       map[string]*container.Names // by definition
-	hostFound   bool                        // nothing better will be known
+	hostNS      bool                        // nothing better will be known
 	hostGuessed bool                        // Containers.Host is no recorder's
 
 	gantryChanges int
@@ -162,7 +162,7 @@ func (s *Session) readContainers() {
 		table.AddCgroup(c.ID, c.Path)
 	}
 	s.Containers = table
-	s.defs, s.names, s.hostFound, s.hostGuessed = nil, nil, false, false
+	s.defs, s.names, s.hostNS, s.hostGuessed = nil, nil, false, false
 	s.rename()
 }
 

@@ -103,7 +103,7 @@ func (s *Session) loadBinary(files []*binary, offsets [][]uint64) {
 
 // siteFrame is the frame of what was at a site.
 func (c *collector) siteFrame(s *site) profile.FrameID {
-	p := place{addr: s.addr, sym: noSymbol}
+	p := frameSource{addr: s.addr, sym: noSymbol}
 	switch {
 	case s.context >= kernelContext:
 		return c.kernelFrame(s)
@@ -132,7 +132,7 @@ func (c *collector) siteFrame(s *site) profile.FrameID {
 // symbol that the kernel added while it ran.
 func (c *collector) kernelFrame(s *site) profile.FrameID {
 	k := &c.s.kernel
-	p := place{addr: s.addr, sym: noSymbol, kernel: true, mapping: c.sites.kernelMaps.list[s.context&^kernelContext]}
+	p := frameSource{addr: s.addr, sym: noSymbol, kernel: true, mapping: c.sites.kernelMaps.list[s.context&^kernelContext]}
 	if k.table != nil {
 		if sym, ok := k.table.Lookup(s.addr - k.shift); ok {
 			if c.kernel != nil && c.kernel[sym] != 0 {

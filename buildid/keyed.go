@@ -25,11 +25,11 @@ const (
 	maxDerived  = 1 << 30
 )
 
-// KeepDerived keeps what was made of a file with some effort, under a key that a
+// AddDerived keeps what was made of a file with some effort, under a key that a
 // hash of all it was made of gives. It is there to be used again, and pruned like
 // everything in the store. A directory that has nothing of a store stays so, with
 // an error that is fs.ErrNotExist: this is not worth to begin one.
-func (s *Store) KeepDerived(key [32]byte, content []byte) error {
+func (s *Store) AddDerived(key [32]byte, content []byte) error {
 	head := binary.LittleEndian.AppendUint32([]byte(derivedMark), crc32.Checksum(content, crc32.MakeTable(crc32.Castagnoli)))
 	if _, err := s.root.Stat(linkDir); err != nil {
 		return fmt.Errorf("keep derived content in build-id store: %w", err)

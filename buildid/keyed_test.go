@@ -25,7 +25,7 @@ func TestDerived(t *testing.T) {
 	if _, err := s.Derived(key); !errors.Is(err, fs.ErrNotExist) {
 		t.Fatal(err)
 	}
-	if err := s.KeepDerived(key, content); !errors.Is(err, fs.ErrNotExist) {
+	if err := s.AddDerived(key, content); !errors.Is(err, fs.ErrNotExist) {
 		t.Fatalf("it begins a store: %v", err)
 	}
 	if err := os.Mkdir(filepath.Join(dir, linkDir), 0o755); err != nil {
@@ -42,7 +42,7 @@ func TestDerived(t *testing.T) {
 		"empty":         func([]byte) []byte { return nil },
 	}
 	for name, f := range damage {
-		if err := s.KeepDerived(key, content); err != nil {
+		if err := s.AddDerived(key, content); err != nil {
 			t.Fatal(err)
 		}
 		b, err := os.ReadFile(file)
@@ -70,7 +70,7 @@ func TestDerived(t *testing.T) {
 		t.Errorf("%d dropped", s.Dropped())
 	}
 	// It is pruned as all is.
-	if err := s.KeepDerived(key, content); err != nil {
+	if err := s.AddDerived(key, content); err != nil {
 		t.Fatal(err)
 	}
 	old := time.Now().Add(-48 * time.Hour)
@@ -92,7 +92,7 @@ func TestDerivedWithoutLink(t *testing.T) {
 		t.Fatal(err)
 	}
 	key := [32]byte{1, 2, 3}
-	if err := s.KeepDerived(key, []byte("tables")); err != nil {
+	if err := s.AddDerived(key, []byte("tables")); err != nil {
 		t.Fatal(err)
 	}
 	id := hashedID(contentMark, key)
@@ -114,12 +114,12 @@ func TestDerivedWithoutLink(t *testing.T) {
 // found it bad.
 func TestDropLooksAgain(t *testing.T) {
 	s, _ := newStore(t)
-	id, err := s.AddCode(strings.NewReader("1000 20 f\n"), 100)
+	id, err := s.AddJIT(strings.NewReader("1000 20 f\n"), 100)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.drop(id, path.Join(linkOf(id), codeName), ErrMismatch)
-	f, _, err := s.LookupCode(id)
+	s.drop(id, path.Join(linkOf(id), jitName), ErrMismatch)
+	f, _, err := s.LookupJIT(id)
 	if err != nil || s.Dropped() != 0 {
 		t.Fatalf("%v, %d dropped", err, s.Dropped())
 	}

@@ -41,8 +41,8 @@ type Entry struct {
 // "code" that a process generated, or "derived" content, made of other files.
 func (e *Entry) Kind() string {
 	switch e.Path {
-	case codePath:
-		return codeName
+	case jitPath:
+		return jitName
 	case derivedPath:
 		return derivedName
 	}
@@ -186,7 +186,7 @@ const oldUnwindName = "unwind"
 
 func isOurs(name string) bool {
 	return name == elfFileName || name == debugName || name == vdsoFileName || name == kallsymsName ||
-		name == oldUnwindName || name == codeName || name == derivedName
+		name == oldUnwindName || name == jitName || name == derivedName
 }
 
 func (s *Store) readDir(name string) ([]fs.DirEntry, error) {
@@ -297,7 +297,7 @@ func (s *Store) Verify(list []Entry, drop bool) (files int, bad []BadFile) {
 	for i := range list {
 		e := &list[i]
 		for _, name := range e.Files {
-			if name != elfFileName && name != debugName && name != vdsoFileName && name != codeName {
+			if name != elfFileName && name != debugName && name != vdsoFileName && name != jitName {
 				continue
 			}
 			files++

@@ -74,10 +74,10 @@ func TestList(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if _, err := s.AddCode(strings.NewReader("1000 10 js_hot\n"), 0); err != nil {
+	if _, err := s.AddJIT(strings.NewReader("1000 10 js_hot\n"), 0); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.KeepDerived([32]byte{1, 2}, []byte("lines")); err != nil {
+	if err := s.AddDerived([32]byte{1, 2}, []byte("lines")); err != nil {
 		t.Fatal(err)
 	}
 	kinds := map[string]string{"/usr/bin/app": "gnu", "[jit]": "code", "[derived]": "derived"}

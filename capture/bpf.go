@@ -125,11 +125,11 @@ func (b *bpfWatch) checkpoint(out *perfdata.Writer) {
 		sections[perfdata.FeatureBPFBTF] = btf
 	}
 	b.checkpointed, b.nextCheckpoint = n, now.Add(checkpointInterval)
-	out.ShowFeatures(sections)
+	out.CheckpointFeatures(sections)
 }
 
 // programList are the programs' for gantry's section.
-func (b *bpfWatch) programList() []perfdata.BPFLife {
+func (b *bpfWatch) programList() []perfdata.BPFProgramLife {
 	if b == nil {
 		return nil
 	}

@@ -43,13 +43,13 @@ func loadSeven(t *testing.T) (*testprogs.Loaded, uint32) {
 type bpfOf struct {
 	programs map[uint32]*perfdata.BPFProgram
 	btf      map[uint32][]byte
-	lives    map[uint32]*perfdata.BPFLife
+	lives    map[uint32]*perfdata.BPFProgramLife
 	symbols  map[uint64]*perf.Ksymbol // that came, by address
 }
 
 func readBPF(t *testing.T, path string) *bpfOf {
 	t.Helper()
-	b := &bpfOf{map[uint32]*perfdata.BPFProgram{}, map[uint32][]byte{}, map[uint32]*perfdata.BPFLife{}, map[uint64]*perf.Ksymbol{}}
+	b := &bpfOf{map[uint32]*perfdata.BPFProgram{}, map[uint32][]byte{}, map[uint32]*perfdata.BPFProgramLife{}, map[uint64]*perf.Ksymbol{}}
 	for _, rec := range byTime(t, path) {
 		if k, ok := rec.(*perf.Ksymbol); ok && k.Flags&perf.KsymbolUnregister == 0 {
 			b.symbols[k.Addr] = k
@@ -148,7 +148,7 @@ func TestRecordsBPFPrograms(t *testing.T) {
 		t.Errorf("the one of the recording: %+v", l)
 	}
 	for _, name := range []string{"caller", "called"} {
-		if !slices.ContainsFunc(slices.Collect(maps.Values(b.lives)), func(l *perfdata.BPFLife) bool {
+		if !slices.ContainsFunc(slices.Collect(maps.Values(b.lives)), func(l *perfdata.BPFProgramLife) bool {
 			return l.Name == name && l.Missed == "" && l.Loader != nil && int(l.Loader.PID) == os.Getpid()
 		}) {
 			t.Errorf("nothing is known of %s", name)

@@ -80,7 +80,7 @@ func (f *annotateFlags) run(e *env, cmd *cobra.Command, args []string) error {
 		o.Width = terminalWidth(e.stdout)
 	}
 	s := analysis.NewSession(r.Reader, r.options)
-	if err := f.choose(cmd, s, tellsMore(r.Reader)); err != nil {
+	if err := f.choose(cmd, s, isMoreSpecific(r.Reader)); err != nil {
 		return err
 	}
 	p, err := s.Collect(analysis.CollectOptions{

@@ -91,7 +91,7 @@ func (f *bpfLogFlags) write(w io.Writer, x *bpfLogEntry) error {
 }
 
 // entry makes a line of what is known of a program.
-func (n *bpfNames) entry(l *perfdata.BPFLife, d *bpfprog.Details, wall func(uint64) time.Time) bpfProgram {
+func (n *bpfNames) entry(l *perfdata.BPFProgramLife, d *bpfprog.Details, wall func(uint64) time.Time) bpfProgram {
 	p := bpfProgram{ID: l.ID, Name: l.Name, Tag: l.Tag, UID: l.UID, Before: l.Before, Attached: l.Attached, Route: l.Route, Missed: l.Missed}
 	if l.Type != 0 {
 		p.Type = perfdata.BPFTypeName(l.Type)
@@ -127,7 +127,7 @@ func (f *bpfLogFlags) live(e *env, cmd *cobra.Command) error {
 	}
 	ctx, cancel := context.WithCancel(cmd.Context())
 	defer cancel()
-	t := &bpfTeller{f: f, to: e.stdout, ctx: ctx, cancel: cancel, containers: r, names: newBPFNames(r.Table()),
+	t := &bpfLogger{f: f, to: e.stdout, ctx: ctx, cancel: cancel, containers: r, names: newBPFNames(r.Table()),
 		wall: func(ns uint64) time.Time { return began.Add(time.Duration(ns)) }, book: bpfprog.NewProgramTable()}
 	w, err := bpfprog.OpenWatcher(bpfprog.WatchOptions{Table: t.book, Load: t.load, Unload: t.unload})
 	if err != nil {
@@ -159,8 +159,8 @@ func sumUpBPF(w io.Writer, t bpfprog.Tally) {
 	}
 }
 
-// bpfTeller writes loads and unloads as they happen.
-type bpfTeller struct {
+// bpfLogger writes loads and unloads as they happen.
+type bpfLogger struct {
 	f          *bpfLogFlags
 	to         io.Writer
 	ctx        context.Context
@@ -172,16 +172,16 @@ type bpfTeller struct {
 	failed     error
 }
 
-func (t *bpfTeller) load(id uint32) { t.tell("load", id) }
+func (t *bpfLogger) load(id uint32) { t.log("load", id) }
 
-func (t *bpfTeller) unload(id uint32) { t.tell("unload", id) }
+func (t *bpfLogger) unload(id uint32) { t.log("unload", id) }
 
-func (t *bpfTeller) tell(action string, id uint32) {
+func (t *bpfLogger) log(action string, id uint32) {
 	p, ok := t.book.Program(id)
 	if !ok || t.failed != nil {
 		return
 	}
-	x := bpfLogEntry{Action: action, bpfProgram: t.names.entry(&p.BPFLife, p.Details, t.wall)}
+	x := bpfLogEntry{Action: action, bpfProgram: t.names.entry(&p.BPFProgramLife, p.Details, t.wall)}
 	x.Time = x.Loaded
 	if action == "unload" {
 		x.Time = x.Unloaded
@@ -194,7 +194,7 @@ func (t *bpfTeller) tell(action string, id uint32) {
 	t.write(&x)
 }
 
-func (t *bpfTeller) write(x *bpfLogEntry) {
+func (t *bpfLogger) write(x *bpfLogEntry) {
 	if t.failed = t.f.write(t.to, x); t.failed != nil {
 		t.cancel()
 	}

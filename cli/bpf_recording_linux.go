@@ -120,13 +120,13 @@ func (r *bpfRecording) find(id uint32) (*recordedBPF, error) {
 // bpfEvents are the programs that the kernel's records tell of: all there is in a
 // file of perf, or of a recorder that was killed.
 type bpfEvents struct {
-	lives map[uint32]*perfdata.BPFLife
+	lives map[uint32]*perfdata.BPFProgramLife
 	names map[string]string // of programs, by tag
 }
 
 // read reads the records to their end.
 func (b *bpfEvents) read(r *perfdata.Reader) error {
-	b.lives, b.names = make(map[uint32]*perfdata.BPFLife), make(map[string]string)
+	b.lives, b.names = make(map[uint32]*perfdata.BPFProgramLife), make(map[string]string)
 	for {
 		rec, err := r.Next()
 		if errors.Is(err, io.EOF) {
@@ -165,7 +165,7 @@ func (b *bpfEvents) event(x *perf.BPFEvent, rec *perfdata.Record) {
 	}
 	l := b.lives[x.ID]
 	if l == nil {
-		l = &perfdata.BPFLife{ID: x.ID}
+		l = &perfdata.BPFProgramLife{ID: x.ID}
 		b.lives[x.ID] = l
 	}
 	if x.Tag != [8]byte{} {
@@ -183,7 +183,7 @@ func (b *bpfEvents) event(x *perf.BPFEvent, rec *perfdata.Record) {
 }
 
 // add puts what the records tell to what is known.
-func (b *bpfEvents) add(known []perfdata.BPFLife) []perfdata.BPFLife {
+func (b *bpfEvents) add(known []perfdata.BPFProgramLife) []perfdata.BPFProgramLife {
 	for i := range known {
 		l := &known[i]
 		if x := b.lives[l.ID]; x != nil {

@@ -144,7 +144,7 @@ func (fullWriter) Write([]byte) (int, error) { return 0, fs.ErrInvalid }
 func TestBPFFollowFull(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	teller := &bpfTeller{f: &bpfLogFlags{output: "text"}, to: fullWriter{}, ctx: ctx, cancel: cancel, book: bpfprog.NewProgramTable()}
+	teller := &bpfLogger{f: &bpfLogFlags{output: "text"}, to: fullWriter{}, ctx: ctx, cancel: cancel, book: bpfprog.NewProgramTable()}
 	teller.load(1)
 	if ctx.Err() != nil {
 		t.Error("ended without a program")

@@ -262,11 +262,11 @@ func (p *configParser) locate(err error, key, value *yaml.Node, namespaces, cgro
 	if at.Style != 0 || strings.Contains(at.Value, "\n") || inside > len(at.Value) {
 		inside = 0
 	}
-	return &configError{p.file, at.Line, at.Column + len([]rune(at.Value[:inside])), placed{bad}}
+	return &configError{p.file, at.Line, at.Column + len([]rune(at.Value[:inside])), positioned{bad}}
 }
 
-// placed is a DefinitionError without the place that it tells itself.
-type placed struct{ *container.DefinitionError }
+// positioned is a DefinitionError without the place that it tells itself.
+type positioned struct{ *container.DefinitionError }
 
-func (e placed) Error() string { return e.Reason }
-func (e placed) Unwrap() error { return e.DefinitionError }
+func (e positioned) Error() string { return e.Reason }
+func (e positioned) Unwrap() error { return e.DefinitionError }

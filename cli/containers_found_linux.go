@@ -91,7 +91,7 @@ func (f *containersFlags) runFound(e *env, cmd *cobra.Command, r *container.Reso
 }
 
 // findUnder is Find. What could not be read is a warning, told once.
-func findUnder(ctx context.Context, r *container.Resolver, defs container.Definitions, warnings []container.Warning) ([]container.Found, []container.Warning, error) {
+func findUnder(ctx context.Context, r *container.Resolver, defs container.Definitions, warnings []container.Warning) ([]container.Candidate, []container.Warning, error) {
 	found, err := r.Find(ctx, defs)
 	if ctx.Err() != nil {
 		return nil, nil, fmt.Errorf("find containers: %w", ctx.Err())
@@ -104,7 +104,7 @@ func findUnder(ctx context.Context, r *container.Resolver, defs container.Defini
 }
 
 // choose keeps what one of the selectors means.
-func (by *byIdentity) choose(t *container.Table, found []container.Found) ([]container.Found, error) {
+func (by *byIdentity) choose(t *container.Table, found []container.Candidate) ([]container.Candidate, error) {
 	if len(by.selectors)+len(by.names) == 0 {
 		return found, nil
 	}
@@ -117,7 +117,7 @@ func (by *byIdentity) choose(t *container.Table, found []container.Found) ([]con
 			return nil, err
 		}
 	}
-	var out []container.Found
+	var out []container.Candidate
 	for i, k := range keep {
 		if k {
 			out = append(out, found[i])
@@ -128,7 +128,7 @@ func (by *byIdentity) choose(t *container.Table, found []container.Found) ([]con
 
 // chooseName marks what has the name, or has a container in it that the name
 // selects: a pod by one of its containers.
-func (by *byIdentity) chooseName(t *container.Table, found []container.Found, keep []bool, name string) error {
+func (by *byIdentity) chooseName(t *container.Table, found []container.Candidate, keep []bool, name string) error {
 	list, err := t.Select(name)
 	ids := make(map[container.Identity]bool)
 	for _, c := range list {
@@ -152,8 +152,8 @@ func (by *byIdentity) chooseName(t *container.Table, found []container.Found, ke
 	return hint.Wrap(err, matchHint(err))
 }
 
-// foundJSON is a container under a definition.
-type foundJSON struct {
+// definitionJSON is a container under a definition.
+type definitionJSON struct {
 	Definition string               `json:"definition"`
 	Identity   string               `json:"identity"`
 	Name       string               `json:"name,omitempty"`
@@ -164,13 +164,13 @@ type foundJSON struct {
 	PIDs       []int                `json:"pids"`
 }
 
-func (f *containersFlags) writeFound(w io.Writer, defs container.Definitions, found []container.Found) error {
-	text := func(x *container.Found) string { return defs.Find(x.Identity.Definition).Text(x.Identity) }
+func (f *containersFlags) writeFound(w io.Writer, defs container.Definitions, found []container.Candidate) error {
+	text := func(x *container.Candidate) string { return defs.Find(x.Identity.Definition).Text(x.Identity) }
 	switch {
 	case f.output == "json":
-		list := []foundJSON{}
+		list := []definitionJSON{}
 		for _, x := range found {
-			list = append(list, foundJSON{x.Identity.Definition, text(&x), x.Name, x.Identity.Namespaces, x.Identity.Cgroup, x.Identity.CgroupPath,
+			list = append(list, definitionJSON{x.Identity.Definition, text(&x), x.Name, x.Identity.Namespaces, x.Identity.Cgroup, x.Identity.CgroupPath,
 				len(x.PIDs), x.PIDs})
 		}
 		enc := json.NewEncoder(w)

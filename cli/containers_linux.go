@@ -60,8 +60,8 @@ commands.`,
 	return cmd
 }
 
-// listed is a container as it is listed.
-type listed struct {
+// containerRow is a container as it is listed.
+type containerRow struct {
 	*container.Container
 	State     container.State `json:"state"`
 	Processes int             `json:"processes"`
@@ -141,7 +141,7 @@ func listWarnings(stderr io.Writer, warnings []container.Warning) {
 }
 
 // choose is what the arguments select of what is to be listed, sorted.
-func (f *containersFlags) choose(r *container.Resolver, args []string) ([]listed, error) {
+func (f *containersFlags) choose(r *container.Resolver, args []string) ([]containerRow, error) {
 	found := r.Table().Containers()
 	if len(args) > 0 {
 		found = nil
@@ -158,14 +158,14 @@ func (f *containersFlags) choose(r *container.Resolver, args []string) ([]listed
 		}
 	}
 	status := r.Status()
-	var list []listed
+	var list []containerRow
 	for _, c := range found {
 		idle := status[c].State == container.StateExited
 		if f.all || len(args) > 0 || c.Kind == container.KindContainer && !idle {
-			list = append(list, listed{c, status[c].State, status[c].Processes, f.identitiesOf(r.Table(), c)})
+			list = append(list, containerRow{c, status[c].State, status[c].Processes, f.identitiesOf(r.Table(), c)})
 		}
 	}
-	slices.SortStableFunc(list, func(a, b listed) int {
+	slices.SortStableFunc(list, func(a, b containerRow) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.PodNamespace, b.PodNamespace), cmp.Compare(a.Pod, b.Pod),
 			cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
 	})
@@ -179,7 +179,7 @@ func matchHint(err error) string {
 	return "'gantry containers' lists what runs"
 }
 
-func (f *containersFlags) write(w io.Writer, list []listed) error {
+func (f *containersFlags) write(w io.Writer, list []containerRow) error {
 	switch {
 	case f.output == "json":
 		return f.writeJSON(w, list)
@@ -203,11 +203,11 @@ func (f *containersFlags) id(c *container.Container) string {
 }
 
 // writeJSON writes all that is known, or with -q a list of whole ids.
-func (f *containersFlags) writeJSON(w io.Writer, list []listed) error {
+func (f *containersFlags) writeJSON(w io.Writer, list []containerRow) error {
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")
 	if !f.quiet {
-		return enc.Encode(append([]listed{}, list...))
+		return enc.Encode(append([]containerRow{}, list...))
 	}
 	ids := []string{}
 	for _, l := range list {
@@ -216,7 +216,7 @@ func (f *containersFlags) writeJSON(w io.Writer, list []listed) error {
 	return enc.Encode(ids)
 }
 
-func writeEach(w io.Writer, list []listed, text func(*container.Container) string) error {
+func writeEach(w io.Writer, list []containerRow, text func(*container.Container) string) error {
 	for _, c := range list {
 		if _, err := fmt.Fprintln(w, container.Printable(text(c.Container))); err != nil {
 			return err
@@ -226,7 +226,7 @@ func writeEach(w io.Writer, list []listed, text func(*container.Container) strin
 }
 
 // columns are the columns of the table, without those that say nothing.
-func (f *containersFlags) columns(list []listed) []column {
+func (f *containersFlags) columns(list []containerRow) []column {
 	all := []column{
 		{title: "NAME", cut: cutEnd},
 		{title: "ID", cut: cutEnd, keep: 12},

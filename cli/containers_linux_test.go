@@ -15,8 +15,8 @@ import (
 	"github.com/gantry-tools/gantry/container"
 )
 
-func podList() []listed {
-	return []listed{
+func podList() []containerRow {
+	return []containerRow{
 		{&container.Container{ID: strings.Repeat("ab", 32), Name: "app", Runtime: "containerd", Pod: "shop-6d4cf56db6-x2x9q", PodNamespace: "production",
 			Image: "registry.example.com/team/shop:v3", CgroupPath: "/kubepods.slice/kubepods-burstable.slice/cri-containerd-abab.scope"}, container.StatePaused, 12, nil},
 		{&container.Container{ID: "evil", Name: "a\x1b[31m\nb", Runtime: "runc", CgroupPath: "/x"}, container.StateRunning, 1, nil},

@@ -75,9 +75,9 @@ func (f *definitionFlags) given(cmd *cobra.Command, byDefault bool) (container.D
 	return defs, nil
 }
 
-// tellsMore says whether a recording may tell of definitions later: a stream,
+// isMoreSpecific says whether a recording may tell of definitions later: a stream,
 // and a file whose recorder was killed.
-func tellsMore(r *perfdata.Reader) bool {
+func isMoreSpecific(r *perfdata.Reader) bool {
 	return r.Pipe() || slices.ContainsFunc(r.Warnings(), func(w perfdata.Warning) bool { return w.Kind == perfdata.WarnUnfinished })
 }
 

@@ -103,11 +103,11 @@ type diagnosis struct {
 	Arch      string          `json:"arch"`
 	CPUs      int             `json:"cpus"`
 	Privilege probe.Privilege `json:"privilege"`
-	Checks    []finding       `json:"checks"`
+	Checks    []observation   `json:"checks"`
 }
 
-// finding is a check with the verdict on it.
-type finding struct {
+// observation is a check with the verdict on it.
+type observation struct {
 	probe.Result
 	State state `json:"state"`
 	must  bool  // recording needs it, or the user asked for it
@@ -154,15 +154,15 @@ func examine(p *probe.Prober, names []string) (*diagnosis, error) {
 		r := p.Check(c)
 		d.Checks = append(d.Checks, judge(r, needed(c) || asked && !spare(r)))
 	}
-	d.OK = !slices.ContainsFunc(d.Checks, finding.bad)
+	d.OK = !slices.ContainsFunc(d.Checks, observation.bad)
 	return d, nil
 }
 
 // spare: a no that needs no cure.
 func spare(r probe.Result) bool { return r.Answer == probe.No && r.Effort == probe.EffortNone }
 
-func judge(r probe.Result, must bool) finding {
-	f := finding{Result: r, must: must}
+func judge(r probe.Result, must bool) observation {
+	f := observation{Result: r, must: must}
 	switch {
 	case r.Answer == probe.Yes:
 		f.State = stateOK
@@ -178,7 +178,7 @@ func judge(r probe.Result, must bool) finding {
 
 // bad findings make the exit status 1. What could not be told is bad where a
 // no would be.
-func (f finding) bad() bool {
+func (f observation) bad() bool {
 	return f.State == stateFail || f.State == stateUnknown && f.must
 }
 

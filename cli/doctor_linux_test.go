@@ -18,13 +18,13 @@ func sick() *diagnosis {
 	d := &diagnosis{Version: 1, Kernel: "6.1.0", Arch: "amd64", CPUs: 4,
 		Privilege: probe.Privilege{UID: 1000, Paranoid: 2, Seccomp: "off", Lockdown: "integrity", LSMs: []string{"apparmor"}}}
 	for _, r := range []probe.Result{
-		{Check: probe.HardwarePMU, Answer: probe.No, Found: "no cycles", Layer: probe.Hardware, Cure: "none needed", Effort: probe.EffortNone},
-		{Check: probe.CPUWide, Answer: probe.No, Found: "paranoid is 2", Layer: probe.Paranoid, Cure: "x", Effort: probe.EffortProcess,
+		{Check: probe.HardwarePMU, Answer: probe.No, Observed: "no cycles", Layer: probe.Hardware, Hint: "none needed", Effort: probe.EffortNone},
+		{Check: probe.CPUWide, Answer: probe.No, Observed: "paranoid is 2", Layer: probe.Paranoid, Hint: "x", Effort: probe.EffortProcess,
 			Needs: []sys.Capability{sys.CapPerfmon}, Instead: "sysctl kernel.perf_event_paranoid=0"},
-		{Check: probe.KernelSymbols, Answer: probe.No, Found: "addresses are hidden", Layer: probe.Capability, Cure: "y", Effort: probe.EffortProcess,
+		{Check: probe.KernelSymbols, Answer: probe.No, Observed: "addresses are hidden", Layer: probe.Capability, Hint: "y", Effort: probe.EffortProcess,
 			Needs: []sys.Capability{sys.CapSyslog}},
-		{Check: probe.Rings, Answer: probe.Unknown, Found: "mmap: input/output error", Err: errors.New("x")},
-		{Check: probe.OwnUser, Answer: probe.Yes, Found: "samples of own programs, and a text that is too long for its column"},
+		{Check: probe.Rings, Answer: probe.Unknown, Observed: "mmap: input/output error", Err: errors.New("x")},
+		{Check: probe.OwnUser, Answer: probe.Yes, Observed: "samples of own programs, and a text that is too long for its column"},
 	} {
 		d.Checks = append(d.Checks, judge(r, needed(r.Check)))
 	}

@@ -27,7 +27,7 @@ func (d *diagnosis) writeText(w io.Writer, color bool) error {
 		if color {
 			state = f.State.color() + state + "\x1b[0m"
 		}
-		fmt.Fprintf(&b, "%-15s%s%-11s%s\n", f.Check, state, f.Layer, wrap(f.Found, doctorIndent, doctorWidth))
+		fmt.Fprintf(&b, "%-15s%s%-11s%s\n", f.Check, state, f.Layer, wrap(f.Observed, doctorIndent, doctorWidth))
 	}
 	d.writeCures(&b)
 	b.WriteString("\n" + d.verdict() + "\n")
@@ -62,8 +62,8 @@ func (d *diagnosis) writeHead(b *strings.Builder) {
 	b.WriteString(wrap(strings.Join(facts, ", "), 2, doctorWidth) + "\n")
 }
 
-// cure is one change and the checks that it is for.
-type cure struct {
+// hintGroup is one change and the checks that it is for.
+type hintGroup struct {
 	checks []string
 	text   string
 	effort probe.Effort
@@ -71,7 +71,7 @@ type cure struct {
 }
 
 // order sorts cures: the smallest change first, of those what recording needs.
-func (c cure) order() int {
+func (c hintGroup) order() int {
 	n := 2 * int(c.effort)
 	if c.effort == probe.EffortNone {
 		n = 2 * int(probe.EffortKernel+1) // nothing to do comes last
@@ -92,26 +92,26 @@ const dockerRun = "run gantry on the host, or in a container of: docker run --pi
 // cures are the changes that would help, the smallest first. Capabilities that
 // several checks lack are one change: those that recording needs, and with them
 // those for detail, because a setcap takes back what the last one gave.
-func (d *diagnosis) cures() []cure {
-	var list []cure
-	add := func(f finding, text string, effort probe.Effort) {
+func (d *diagnosis) cures() []hintGroup {
+	var list []hintGroup
+	add := func(f observation, text string, effort probe.Effort) {
 		spare := !f.bad()
-		i := slices.IndexFunc(list, func(c cure) bool { return c.text == text })
+		i := slices.IndexFunc(list, func(c hintGroup) bool { return c.text == text })
 		if i < 0 {
 			i = len(list)
-			list = append(list, cure{text: text, effort: effort, spare: spare})
+			list = append(list, hintGroup{text: text, effort: effort, spare: spare})
 		}
 		list[i].spare = list[i].spare && spare
 		list[i].checks = append(list[i].checks, string(f.Check))
 	}
-	needed, all := d.Privilege.Grant(d.needs(finding.bad)), d.Privilege.Grant(d.needs(func(finding) bool { return true }))
+	needed, all := d.Privilege.Grant(d.needs(observation.bad)), d.Privilege.Grant(d.needs(func(observation) bool { return true }))
 	for _, f := range d.Checks {
 		switch {
-		case f.Cure == "":
+		case f.Hint == "":
 		case d.Privilege.InContainer && !d.Privilege.InUserNS && f.Effort == probe.EffortProcess:
 			add(f, dockerRun, f.Effort)
 		case len(f.Needs) == 0:
-			add(f, f.Cure, f.Effort)
+			add(f, f.Hint, f.Effort)
 		default:
 			if f.bad() {
 				add(f, needed, f.Effort)
@@ -123,12 +123,12 @@ func (d *diagnosis) cures() []cure {
 			}
 		}
 	}
-	slices.SortStableFunc(list, func(a, b cure) int { return a.order() - b.order() })
+	slices.SortStableFunc(list, func(a, b hintGroup) int { return a.order() - b.order() })
 	return list
 }
 
 // needs are the capabilities that some check lacks, of those that count.
-func (d *diagnosis) needs(counts func(finding) bool) []sys.Capability {
+func (d *diagnosis) needs(counts func(observation) bool) []sys.Capability {
 	var all []sys.Capability
 	for _, f := range d.Checks {
 		for _, c := range f.Needs {

@@ -110,7 +110,7 @@ func (f *recordFlags) setCallGraph(o *capture.Options) error {
 	default:
 		err := fmt.Errorf("--call-graph %q is neither fp nor dwarf[,SIZE]", f.callGraph)
 		if mode == "lbr" {
-			return withCure(err, curePerf)
+			return withHint(err, hintPerf)
 		}
 		return err
 	}

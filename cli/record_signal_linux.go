@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// patience is how long a command may take to end before it is said that it is
+// interruptGrace is how long a command may take to end before it is said that it is
 // waited for.
-const patience = time.Second
+const interruptGrace = time.Second
 
 // commandOwner is the recorder, as far as its command goes.
 type commandOwner interface {
@@ -56,7 +56,7 @@ func (w *signalWatch) run() {
 		case <-w.signals:
 		}
 	}
-	timer := time.NewTimer(patience)
+	timer := time.NewTimer(interruptGrace)
 	defer timer.Stop()
 	for {
 		select {

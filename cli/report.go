@@ -117,7 +117,7 @@ func (f *reportFlags) run(e *env, cmd *cobra.Command) error {
 		o.Width = terminalWidth(e.stdout)
 	}
 	s := analysis.NewSession(r.Reader, r.options)
-	open := tellsMore(r.Reader)
+	open := isMoreSpecific(r.Reader)
 	if err := f.parseKeys(s.Definitions(), open); err != nil {
 		return usageError(cmd, err)
 	}
@@ -270,7 +270,7 @@ func (f *reportFlags) parse() (err error) {
 func (f *reportFlags) parseKeys(defs container.Definitions, open bool) (err error) {
 	if f.sort != "" {
 		if f.opts.Sort, err = report.ParseKeys(f.sort, defs, open); err != nil {
-			return withCure(err, perfKeyCure(f.sort))
+			return withHint(err, perfKeyHint(f.sort))
 		}
 	}
 	if f.roots != "" {

@@ -87,7 +87,7 @@ func explain(stderr io.Writer, err error) int {
 		return code
 	}
 	fmt.Fprintf(stderr, "gantry: %s\n", printableLines(err.Error()))
-	if h := cmp.Or(hint.Of(err), generalCure(err)); h != "" {
+	if h := cmp.Or(hint.Of(err), generalHint(err)); h != "" {
 		fmt.Fprintf(stderr, "hint: %s\n", printableLines(h))
 	}
 	return code
@@ -104,9 +104,9 @@ func printableLines(s string) string {
 	return strings.Join(lines, "\n")
 }
 
-// generalCure is what to do about errors that can come from everywhere, "" for
+// generalHint is what to do about errors that can come from everywhere, "" for
 // others.
-func generalCure(err error) string {
+func generalHint(err error) string {
 	var at *fs.PathError
 	switch {
 	case errors.Is(err, syscall.EMFILE):
@@ -163,7 +163,7 @@ func noSuchCommand(cmd *cobra.Command, args []string) error {
 	}
 	err := fmt.Errorf("there is no command %q", args[0])
 	if cure := otherCommands[args[0]]; cure != "" {
-		return usageError(cmd, withCure(err, cure))
+		return usageError(cmd, withHint(err, cure))
 	}
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 		return &exitError{code: 2, err: hint.Wrap(err, fmt.Sprintf("did you mean '%s %s'?", cmd.Name(), near[0]))}
@@ -197,7 +197,7 @@ func flagError(err error) error {
 // usageError is a wrong flag or argument: exit status 2 and, if err does not
 // say what to do, where help is.
 func usageError(cmd *cobra.Command, err error) error {
-	err = withCure(err, perfFlagCure(cmd.Name(), err))
+	err = withHint(err, perfFlagHint(cmd.Name(), err))
 	if hint.Of(err) == "" {
 		err = hint.Wrap(err, fmt.Sprintf("see '%s --help'", cmd.CommandPath()))
 	}

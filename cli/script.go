@@ -112,7 +112,7 @@ func (f *scriptFlags) run(e *env, cmd *cobra.Command) error {
 		r.options.Binaries = nil
 	}
 	s := analysis.NewSession(r.Reader, r.options)
-	open := tellsMore(r.Reader)
+	open := isMoreSpecific(r.Reader)
 	if f.opts.Columns, err = script.ParseFields(f.fields, s.Definitions(), open); err != nil {
 		return usageError(cmd, err)
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/gantry-tools/gantry/internal/linux/procfs"
 )
 
-// Found is a container that a definition finds now.
-type Found struct {
+// Candidate is a container that a definition finds now.
+type Candidate struct {
 	Identity Identity
 	// Name is what to call it, "" if only the identity is known.
 	Name string
@@ -26,12 +26,12 @@ type Found struct {
 // the definitions, in the order of those and then by name and identity. After
 // Refresh, names are known. With an error, which tells of processes that could
 // not be looked at, the list holds what was found.
-func (r *Resolver) Find(ctx context.Context, defs Definitions) ([]Found, error) {
+func (r *Resolver) Find(ctx context.Context, defs Definitions) ([]Candidate, error) {
 	pids, err := r.fs.PIDs()
 	if err != nil {
 		return nil, err
 	}
-	found := make(map[Identity]*Found)
+	found := make(map[Identity]*Candidate)
 	denied := 0
 	for _, pid := range pids {
 		if err := ctx.Err(); err != nil {
@@ -46,7 +46,7 @@ func (r *Resolver) Find(ctx context.Context, defs Definitions) ([]Found, error) 
 		}
 		for _, id := range r.table.IdentifyAll(defs, &task) {
 			if found[id] == nil {
-				found[id] = &Found{Identity: id}
+				found[id] = &Candidate{Identity: id}
 			}
 			found[id].PIDs = append(found[id].PIDs, pid)
 		}
@@ -57,8 +57,8 @@ func (r *Resolver) Find(ctx context.Context, defs Definitions) ([]Found, error) 
 	return r.list(found, defs), err
 }
 
-func (r *Resolver) list(found map[Identity]*Found, defs Definitions) []Found {
-	var out []Found
+func (r *Resolver) list(found map[Identity]*Candidate, defs Definitions) []Candidate {
+	var out []Candidate
 	for i := range defs {
 		d := &defs[i]
 		names := r.table.Names(d)
@@ -70,7 +70,7 @@ func (r *Resolver) list(found map[Identity]*Found, defs Definitions) []Found {
 				out = append(out, *f)
 			}
 		}
-		slices.SortFunc(out[start:], func(a, b Found) int {
+		slices.SortFunc(out[start:], func(a, b Candidate) int {
 			return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(d.Text(a.Identity), d.Text(b.Identity)))
 		})
 	}

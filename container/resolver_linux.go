@@ -209,7 +209,7 @@ func (r *Resolver) ask(ctx context.Context, s Source, limit time.Duration) error
 func (r *Resolver) admit(in *Info) bool {
 	in.clip()
 	list := r.table.byID[in.ID]
-	if in.ID == "" || in.Hint && len(list) == 0 || !r.table.room() {
+	if in.ID == "" || in.Hint && len(list) == 0 || !r.table.hasCapacity() {
 		return false
 	}
 	if in.PID > 0 {

@@ -15,8 +15,8 @@ import (
 	"github.com/gantry-tools/gantry/internal/linux/procfs"
 )
 
-// errFound ends a walk.
-var errFound = errors.New("found")
+// errStop ends a walk.
+var errStop = errors.New("found")
 
 // fromNSRoot resolves a path that is relative to the own cgroup namespace in
 // a tree that shows more: the host's tree mounted in a container. The
@@ -45,9 +45,9 @@ func (r *Resolver) findNSRoot() error {
 			return nil
 		}
 		r.nsRoot = "/" + strings.Trim(strings.TrimSuffix(at, strings.TrimSuffix(self.Path, "/")), "/")
-		return errFound
+		return errStop
 	})
-	if errors.Is(err, errFound) {
+	if errors.Is(err, errStop) {
 		return nil
 	}
 	if err == nil {
@@ -116,7 +116,7 @@ func (r *Resolver) look(pid int) error {
 		}
 		return nil
 	}
-	if !r.table.room() {
+	if !r.table.hasCapacity() {
 		return nil
 	}
 	c = r.table.Add(byHierarchies(list, task.Namespaces))

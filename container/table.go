@@ -137,7 +137,7 @@ func (t *Table) AddCgroup(id CgroupID, path string) {
 		}
 	}
 	ref, ok := FromCgroupPath(path)
-	if !ok || !t.room() {
+	if !ok || !t.hasCapacity() {
 		return
 	}
 	c := Container{Kind: ref.Kind, ID: ref.ID, Runtime: ref.Runtime, PodUID: ref.PodUID, CgroupPath: ref.Path}
@@ -194,8 +194,8 @@ func (t *Table) Add(c Container) *Container {
 	return known
 }
 
-// room reports whether there is room for one more container.
-func (t *Table) room() bool {
+// hasCapacity reports whether there is room for one more container.
+func (t *Table) hasCapacity() bool {
 	if len(t.list) < maxContainers {
 		return true
 	}

@@ -80,7 +80,7 @@ const (
 	binaryKind kind = "binary" // Open
 	debugKind  kind = "debug"  // OpenDebug
 	linkKind   kind = "link"   // OpenLink
-	codeKind   kind = "code"   // OpenMap
+	codeKind   kind = "code"   // OpenPerfMap
 )
 
 type answer struct {

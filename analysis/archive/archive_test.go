@@ -38,7 +38,7 @@ func (f fake) OpenLink(_ symbol.Ref, path string) (symbol.File, int64, error) {
 	return f.get("link " + path)
 }
 
-func (f fake) OpenMap(ref symbol.Ref) (symbol.File, int64, error) { return f.get("map " + ref.Path) }
+func (f fake) OpenPerfMap(ref symbol.Ref) (symbol.File, int64, error) { return f.get("map " + ref.Path) }
 
 // plain is an opener without separate symbols.
 type plain struct{ f fake }
@@ -89,8 +89,8 @@ func query(t testing.TB, o symbol.Opener, ref symbol.Ref, link string) []string 
 	} else {
 		out = append(out, "none")
 	}
-	if m, ok := o.(symbol.MapOpener); ok {
-		add(m.OpenMap(ref))
+	if m, ok := o.(symbol.PerfMapOpener); ok {
+		add(m.OpenPerfMap(ref))
 	} else {
 		out = append(out, "none")
 	}

@@ -194,9 +194,9 @@ type opener struct {
 }
 
 var (
-	_ symbol.DebugOpener = (*opener)(nil)
-	_ symbol.LinkOpener  = (*opener)(nil)
-	_ symbol.MapOpener   = (*opener)(nil)
+	_ symbol.DebugOpener   = (*opener)(nil)
+	_ symbol.LinkOpener    = (*opener)(nil)
+	_ symbol.PerfMapOpener = (*opener)(nil)
 )
 
 // Place is what reports call the files that Open finds.
@@ -214,7 +214,7 @@ func (o *opener) OpenLink(ref symbol.Ref, path string) (symbol.File, int64, erro
 	return o.open(ask(o.index, linkKind, ref, path))
 }
 
-func (o *opener) OpenMap(ref symbol.Ref) (symbol.File, int64, error) {
+func (o *opener) OpenPerfMap(ref symbol.Ref) (symbol.File, int64, error) {
 	return o.open(ask(o.index, codeKind, ref, ""))
 }
 

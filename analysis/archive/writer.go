@@ -134,9 +134,9 @@ type tee struct {
 }
 
 var (
-	_ symbol.DebugOpener = (*tee)(nil)
-	_ symbol.LinkOpener  = (*tee)(nil)
-	_ symbol.MapOpener   = (*tee)(nil)
+	_ symbol.DebugOpener   = (*tee)(nil)
+	_ symbol.LinkOpener    = (*tee)(nil)
+	_ symbol.PerfMapOpener = (*tee)(nil)
 )
 
 func (t *tee) Open(ref symbol.Ref) (symbol.File, int64, error) {
@@ -162,12 +162,12 @@ func (t *tee) OpenLink(ref symbol.Ref, path string) (symbol.File, int64, error) 
 	return t.keep(ask(t.index, linkKind, ref, path), f, size, err)
 }
 
-func (t *tee) OpenMap(ref symbol.Ref) (symbol.File, int64, error) {
-	inner, ok := t.inner.(symbol.MapOpener)
+func (t *tee) OpenPerfMap(ref symbol.Ref) (symbol.File, int64, error) {
+	inner, ok := t.inner.(symbol.PerfMapOpener)
 	if !ok {
 		return nil, 0, fs.ErrNotExist
 	}
-	f, size, err := inner.OpenMap(ref)
+	f, size, err := inner.OpenPerfMap(ref)
 	return t.keep(ask(t.index, codeKind, ref, ""), f, size, err)
 }
 

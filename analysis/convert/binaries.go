@@ -32,15 +32,15 @@ type Stats struct {
 // Binaries is a directory with copies of binaries.
 type Binaries struct {
 	root  *os.Root
-	dir   string           // absolute
-	dirs  map[string]place // by path in the directory
-	files map[*timeline.File]place
+	dir   string                // absolute
+	dirs  map[string]uniquePath // by path in the directory
+	files map[*timeline.File]uniquePath
 	known *timeline.Timeline
 	stats Stats
 }
 
-// place is where a binary is.
-type place struct {
+// uniquePath is where a binary is.
+type uniquePath struct {
 	path    string     // absolute
 	number  uint64     // counts from 1; stands for the inode
 	buildID buildid.ID // that the file has, zero if none
@@ -60,7 +60,7 @@ func NewBinaries(dir string) (*Binaries, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the directory for binaries: %w", err)
 	}
-	return &Binaries{root: root, dir: abs, dirs: make(map[string]place), files: make(map[*timeline.File]place)}, nil
+	return &Binaries{root: root, dir: abs, dirs: make(map[string]uniquePath), files: make(map[*timeline.File]uniquePath)}, nil
 }
 
 // Close closes the directory.
@@ -92,7 +92,7 @@ func (b *Binaries) add(r *symbol.Resolver, bin analysis.Binary) error {
 		b.files[bin.File] = p
 		return nil
 	}
-	p := place{path: filepath.Join(b.dir, filepath.FromSlash(name)), number: uint64(len(b.dirs) + 1)}
+	p := uniquePath{path: filepath.Join(b.dir, filepath.FromSlash(name)), number: uint64(len(b.dirs) + 1)}
 	f, size, err := r.Open(bin.Ref)
 	if err == nil {
 		defer f.Close()
@@ -169,8 +169,8 @@ func (b *Binaries) copy(name string, f io.ReaderAt, size int64) (err error) {
 }
 
 // sorted are the places in the order in which they were made.
-func (b *Binaries) sorted() []place {
-	return slices.SortedFunc(maps.Values(b.dirs), func(x, y place) int { return cmp.Compare(x.number, y.number) })
+func (b *Binaries) sorted() []uniquePath {
+	return slices.SortedFunc(maps.Values(b.dirs), func(x, y uniquePath) int { return cmp.Compare(x.number, y.number) })
 }
 
 // baseName is the name of the file at a path that a recording gave.

@@ -103,9 +103,9 @@ func inHeader(t perf.RecordType) bool {
 }
 
 // place is where the file of a mapping is, if it was copied or missed.
-func (c *converter) place(rec perf.Record, pid int32, misc perf.Misc) (place, bool) {
+func (c *converter) place(rec perf.Record, pid int32, misc perf.Misc) (uniquePath, bool) {
 	if pid == -1 || misc.CPUMode() == perf.MiscKernel {
-		return place{}, false
+		return uniquePath{}, false
 	}
 	p, ok := c.b.files[c.b.known.Known(rec, c.s.Timeline.Process(pid))]
 	return p, ok

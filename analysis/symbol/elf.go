@@ -112,15 +112,15 @@ type loader struct {
 	// offsets are those in the file that will be looked up; the symbols need
 	// to be right there only. nil is all.
 	offsets []uint64
-	room    *room // nil is none to reuse
+	scratch *scratch // nil is none to reuse
 }
 
-// room is memory that the reading of one file after the other reuses: fresh
+// scratch is memory that the reading of one file after the other reuses: fresh
 // memory costs more than what is done in it.
-type room struct {
+type scratch struct {
 	names, block, dynsym []byte
 	wanted, spare        []uint64
-	sieve                sieve
+	subset               symbolSubset
 }
 
 func (l *loader) read(r io.ReaderAt, size int64) (*Object, error) {
@@ -135,7 +135,7 @@ func (l *loader) read(r io.ReaderAt, size int64) (*Object, error) {
 	}
 	o.setSegments(f.Progs)
 	if l.offsets != nil {
-		ok, err := l.sift(o, f, r, size)
+		ok, err := l.readSubset(o, f, r, size)
 		switch {
 		case err != nil:
 			return nil, err
@@ -165,26 +165,26 @@ func (l *loader) symbols(s *symbolReader, o *Object, r io.ReaderAt) error {
 	return nil
 }
 
-// sift gives o a table of the symbols that the wanted offsets need. It is not
+// readSubset gives o a table of the symbols that the wanted offsets need. It is not
 // ok if that takes all symbols.
-func (l *loader) sift(o *Object, f *elf.File, r io.ReaderAt, size int64) (ok bool, err error) {
-	mem := l.room
+func (l *loader) readSubset(o *Object, f *elf.File, r io.ReaderAt, size int64) (ok bool, err error) {
+	mem := l.scratch
 	if mem == nil {
-		mem = new(room)
+		mem = new(scratch)
 	}
 	mem.wanted = slices.Grow(mem.wanted[:0], len(l.offsets))
 	for _, off := range l.offsets {
 		mem.wanted = append(mem.wanted, o.Addr(0, 0, off))
 	}
 	mem.wanted, mem.spare = sortAddrs(mem.wanted, mem.spare)
-	mem.sieve.reset(slices.Compact(mem.wanted))
-	s := &symbolReader{file: f, size: uint64(size), room: mem, names: mem.names[:0], sieve: &mem.sieve}
+	mem.subset.reset(slices.Compact(mem.wanted))
+	s := &symbolReader{file: f, size: uint64(size), scratch: mem, names: mem.names[:0], subset: &mem.subset}
 	err = l.symbols(s, o, r)
 	mem.names = s.names
 	if err != nil {
 		return false, err
 	}
-	entries, ok := mem.sieve.entries()
+	entries, ok := mem.subset.entries()
 	if ok {
 		o.setTable(s.names, entries)
 		o.copyNames()

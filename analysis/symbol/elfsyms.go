@@ -18,10 +18,10 @@ type symbolReader struct {
 	size    uint64
 	names   []byte // the string tables, one behind the other
 	entries []entry
-	sieve   *sieve        // takes the entries, if there is one
+	subset  *symbolSubset // takes the entries, if there is one
 	dynstr  uint32        // where the names of .dynsym begin
 	text    []textSection // by section number
-	room    *room         // nil is none to reuse
+	scratch *scratch      // nil is none to reuse
 	endless bool          // there are names longer than maxName
 	second  bool          // reads .dynsym and what hangs on it
 	from    uint16        // where the names come from that are read
@@ -61,8 +61,8 @@ func (s *symbolReader) keep(e entry) {
 	e.second, e.kind = s.second, s.from
 	s.kept++
 	s.entry = e
-	if s.sieve != nil {
-		s.sieve.add(s.names, &s.entry, s.isNamed)
+	if s.subset != nil {
+		s.subset.add(s.names, &s.entry, s.isNamed)
 	} else if s.isNamed(&s.entry) {
 		s.entries = append(s.entries, e)
 	}
@@ -114,7 +114,7 @@ func (s *symbolReader) strings(sec *elf.Section) (uint32, error) {
 	end := base + str.Size
 	grown := s.names
 	if uint64(cap(s.names)) <= end {
-		grown = make([]byte, base, max(end+1, s.namesRoom()))
+		grown = make([]byte, base, max(end+1, s.namesLeft()))
 		copy(grown, s.names)
 	}
 	grown = grown[:end+1]
@@ -136,24 +136,24 @@ func (s *symbolReader) mayCopy(n int) bool {
 	return true
 }
 
-// maxNamesRoom bounds what is made room for in advance.
-const maxNamesRoom = 1 << 25
+// maxNamesBytes bounds what is made room for in advance.
+const maxNamesBytes = 1 << 25
 
-// namesRoom is the size of all names: those of .symtab, those of .dynsym, and
+// namesLeft is the size of all names: those of .symtab, those of .dynsym, and
 // of these once more what the PLT calls. Growing later would copy them.
-func (s *symbolReader) namesRoom() uint64 {
+func (s *symbolReader) namesLeft() uint64 {
 	room := uint64(0)
 	for _, sec := range s.file.Sections {
 		if sec.Type != elf.SHT_SYMTAB && sec.Type != elf.SHT_DYNSYM || uint64(sec.Link) >= uint64(len(s.file.Sections)) {
 			continue
 		}
-		size := min(s.file.Sections[sec.Link].Size, maxNamesRoom) + 1
+		size := min(s.file.Sections[sec.Link].Size, maxNamesBytes) + 1
 		if sec.Type == elf.SHT_DYNSYM {
 			size *= 2
 		}
 		room += size
 	}
-	return min(room, maxNamesRoom)
+	return min(room, maxNamesBytes)
 }
 
 // endless reports whether names has one that is longer than maxName.
@@ -209,13 +209,13 @@ const (
 
 // block is room to read into. There is one.
 func (s *symbolReader) block(size int) []byte {
-	if s.room == nil {
-		s.room = new(room)
+	if s.scratch == nil {
+		s.scratch = new(scratch)
 	}
-	if cap(s.room.block) < size {
-		s.room.block = make([]byte, size)
+	if cap(s.scratch.block) < size {
+		s.scratch.block = make([]byte, size)
 	}
-	return s.room.block[:size]
+	return s.scratch.block[:size]
 }
 
 func symbolSize(c elf.Class) int {
@@ -249,7 +249,7 @@ func (s *symbolReader) symbols(sec *elf.Section, base uint32) error {
 	if count > maxSymbols {
 		return fmt.Errorf("%d symbols, at most %d are read", count, maxSymbols)
 	}
-	if s.entries == nil && s.sieve == nil {
+	if s.entries == nil && s.subset == nil {
 		s.entries = make([]entry, 0, count)
 	}
 	block := s.block(min(int(count)*width, readBlock/width*width))

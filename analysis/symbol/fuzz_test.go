@@ -55,7 +55,7 @@ func sameInPart(t *testing.T, b []byte, o *Object) {
 	for i := range uint64(16) {
 		offsets = append(offsets, i*uint64(len(b))/16)
 	}
-	part, err := (&loader{offsets: offsets, room: new(room)}).read(bytes.NewReader(b), int64(len(b)))
+	part, err := (&loader{offsets: offsets, scratch: new(scratch)}).read(bytes.NewReader(b), int64(len(b)))
 	if err != nil {
 		t.Fatalf("all symbols can be read, but not some: %v", err)
 	}

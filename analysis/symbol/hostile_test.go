@@ -68,8 +68,8 @@ func TestNestedNames(t *testing.T) {
 		offsets, wanted = append(offsets, 1+i), append(wanted, 0x1000+uint64(i))
 	}
 	b := tinyNames("\x00"+strings.Repeat("x", size)+"\x00", offsets...)
-	mem := new(room)
-	o, err := (&loader{offsets: wanted, room: mem}).read(bytes.NewReader(b), int64(len(b)))
+	mem := new(scratch)
+	o, err := (&loader{offsets: wanted, scratch: mem}).read(bytes.NewReader(b), int64(len(b)))
 	if err != nil {
 		t.Fatal(err)
 	}

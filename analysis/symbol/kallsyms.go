@@ -83,7 +83,7 @@ func ReadKallsyms(r io.Reader) (*Kallsyms, error) {
 // work.
 func ReadKallsymsAt(r io.Reader, addrs []uint64) (*Kallsyms, error) {
 	wanted, _ := sortAddrs(slices.Clone(addrs), nil)
-	return (&kallsymsParser{sieve: newKernelSieve(slices.Compact(wanted))}).read(r)
+	return (&kallsymsParser{sieve: newKernelSubset(slices.Compact(wanted))}).read(r)
 }
 
 func (p *kallsymsParser) read(r io.Reader) (*Kallsyms, error) {
@@ -105,7 +105,7 @@ func (p *kallsymsParser) read(r io.Reader) (*Kallsyms, error) {
 type kallsymsParser struct {
 	names     []byte
 	entries   []entry
-	sieve     *kernelSieve // takes names and entries, if there is one
+	sieve     *kernelSubset // takes names and entries, if there is one
 	dsoByName map[string]uint16
 	dsos      []string
 	text, end uint64 // _text, _etext

@@ -31,14 +31,14 @@ type Call struct {
 // Lines knows source lines and inlined calls of one binary. Any number of
 // goroutines may use it.
 type Lines struct {
-	mu        sync.Mutex
-	err       error
-	dwarf     *dwarfline.Data
-	room      []dwarfline.Call
-	goTable   *pclntab.Table
-	goRoom    []pclntab.Call
-	demangled map[string]string
-	names     demangling
+	mu          sync.Mutex
+	err         error
+	dwarf       *dwarfline.Data
+	namesLeft   []dwarfline.Call
+	goTable     *pclntab.Table
+	goNamesLeft []pclntab.Call
+	demangled   map[string]string
+	names       demangling
 }
 
 // Lines returns the line information of the binary of a Ref. It is read now, but
@@ -88,17 +88,17 @@ func (l *Lines) Calls(dst []Call, addr uint64) []Call {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.dwarf != nil {
-		l.room = l.dwarf.Calls(l.room[:0], addr)
-		for i := range l.room {
-			c := &l.room[i]
+		l.namesLeft = l.dwarf.Calls(l.namesLeft[:0], addr)
+		for i := range l.namesLeft {
+			c := &l.namesLeft[i]
 			dst = append(dst, Call{Name: l.demangle(c.Name), File: c.File, Line: c.Line, Source: "dwarf"})
 		}
 		return dst
 	}
 	if l.goTable != nil {
-		l.goRoom = l.goTable.Calls(l.goRoom[:0], addr)
-		for i := range l.goRoom {
-			c := &l.goRoom[i]
+		l.goNamesLeft = l.goTable.Calls(l.goNamesLeft[:0], addr)
+		for i := range l.goNamesLeft {
+			c := &l.goNamesLeft[i]
 			dst = append(dst, Call{Name: c.Name, File: c.File, Line: c.Line, Source: "pclntab"})
 		}
 	}

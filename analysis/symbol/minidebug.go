@@ -58,11 +58,11 @@ func (s *symbolReader) addMini() error {
 // addSymtab adds the .symtab of another file, whose sections are those of this
 // one, at the same addresses.
 func (s *symbolReader) addSymtab(f *elf.File, size uint64, from uint16) error {
-	d := &symbolReader{file: f, size: size, names: s.names, entries: s.entries, sieve: s.sieve, room: s.room, from: from}
+	d := &symbolReader{file: f, size: size, names: s.names, entries: s.entries, subset: s.subset, scratch: s.scratch, from: from}
 	d.readText()
 	if err := d.table(elf.SHT_SYMTAB); err != nil {
-		if s.sieve != nil {
-			s.sieve.failed = true // nothing can be taken back from it
+		if s.subset != nil {
+			s.subset.failed = true // nothing can be taken back from it
 		}
 		return err
 	}

@@ -39,7 +39,7 @@ func (s *symbolReader) plt() error {
 		if sec == nil || sec.Type != elf.SHT_PROGBITS || sec.Size > maxPLTBytes || s.checkRange(sec) != nil {
 			continue
 		}
-		if s.sieve != nil && !s.sieve.wants(sec.Addr, sec.Addr+sec.Size) {
+		if s.subset != nil && !s.subset.wants(sec.Addr, sec.Addr+sec.Size) {
 			continue
 		}
 		code := s.block(int(sec.Size))
@@ -164,10 +164,10 @@ func (s *symbolReader) dynsym() ([]byte, uint32, error) {
 	if sec == nil || sec.Size > maxDynsym || s.checkRange(sec) != nil {
 		return nil, 0, nil
 	}
-	if uint64(cap(s.room.dynsym)) < sec.Size {
-		s.room.dynsym = make([]byte, sec.Size)
+	if uint64(cap(s.scratch.dynsym)) < sec.Size {
+		s.scratch.dynsym = make([]byte, sec.Size)
 	}
-	b := s.room.dynsym[:sec.Size]
+	b := s.scratch.dynsym[:sec.Size]
 	if err := readFull(sec, b, 0); err != nil {
 		return nil, 0, fmt.Errorf("section %s: %w", sec.Name, err)
 	}

@@ -44,15 +44,15 @@ type Opener interface {
 	Open(ref Ref) (f File, size int64, err error)
 }
 
-// Placed is an Opener that has a name for the place that it opens files in.
-type Placed interface {
+// Named is an Opener that has a name for the place that it opens files in.
+type Named interface {
 	Opener
 	Place() string
 }
 
-// placeOf is the name of the place that o opens files in, "" if it has none.
-func placeOf(o Opener) string {
-	if o, ok := o.(Placed); ok {
+// sourceName is the name of the place that o opens files in, "" if it has none.
+func sourceName(o Opener) string {
+	if o, ok := o.(Named); ok {
 		return o.Place()
 	}
 	return ""
@@ -108,7 +108,7 @@ type Resolver struct {
 	objects map[Ref]*result    // by key
 	order   []*result          // failures are reported in the order of first use
 	found   map[buildid.ID]Ref // where one was found
-	room    room               // of ObjectAt
+	scratch scratch            // of ObjectAt
 	loaded  int64              // bytes of DWARF
 	lines   map[Ref]*Lines     // by key
 }
@@ -171,10 +171,10 @@ func (r *Resolver) ObjectAt(ref Ref, offsets []uint64) (*Object, error) {
 		return o, nil
 	}
 	r.mu.Lock()
-	mem := r.room
-	r.room = room{} // whoever comes meanwhile takes fresh memory
+	mem := r.scratch
+	r.scratch = scratch{} // whoever comes meanwhile takes fresh memory
 	r.mu.Unlock()
-	obj, err := r.load(ref, &loader{debug: r.debugOf(ref), offsets: offsets, room: &mem})
+	obj, err := r.load(ref, &loader{debug: r.debugOf(ref), offsets: offsets, scratch: &mem})
 	if err != nil {
 		res := r.result(ref)
 		res.once.Do(func() {
@@ -186,7 +186,7 @@ func (r *Resolver) ObjectAt(ref Ref, offsets []uint64) (*Object, error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.room, r.found[ref.BuildID] = mem, ref
+	r.scratch, r.found[ref.BuildID] = mem, ref
 	return obj, nil
 }
 
@@ -258,7 +258,7 @@ func open(o Opener, ref Ref, l *loader) (*Object, error) {
 	if !ref.BuildID.IsZero() && !ref.BuildID.Matches(obj.BuildID) && checkID(f, size, ref) != nil {
 		return nil, fmt.Errorf("%w: its build-id is %q", ErrMismatch, obj.BuildID)
 	}
-	obj.Place = placeOf(o)
+	obj.Place = sourceName(o)
 	return obj, nil
 }
 

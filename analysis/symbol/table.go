@@ -18,7 +18,7 @@ type Symbol struct {
 type Table struct {
 	names  string // every name, each ended by a NUL byte
 	name   []uint32
-	starts ascending
+	starts addressIndex
 	ends   []uint64
 	outer  []int32 // the symbol around this one, -1 for none; nil if none overlap
 }

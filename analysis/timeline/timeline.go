@@ -233,19 +233,19 @@ func (t *Timeline) namespaces(r *perf.Namespaces) {
 		p.told = r.Links
 		p.Serial = t.nextSerial()
 	}
-	if (r.PID == r.TID || p.Namespaces == nil) && !tells(p.Namespaces, r.Links) {
+	if (r.PID == r.TID || p.Namespaces == nil) && !isDescribed(p.Namespaces, r.Links) {
 		p.Namespaces = r.Links
 		p.Serial = t.nextSerial()
 	}
-	if !tells(th.Namespaces(), r.Links) {
+	if !isDescribed(th.Namespaces(), r.Links) {
 		th.own = r.Links
 		th.Serial = t.nextSerial()
 	}
 }
 
-// tells reports whether what is known says the same as a record does. The
+// isDescribed reports whether what is known says the same as a record does. The
 // device is left out: all namespaces are on one.
-func tells(known, links []perf.NSLink) bool {
+func isDescribed(known, links []perf.NSLink) bool {
 	return known != nil && len(known) >= len(links) && slices.EqualFunc(known[:len(links)], links, func(a, b perf.NSLink) bool { return a.Ino == b.Ino })
 }
 

@@ -4,7 +4,7 @@ package unwind
 
 // Limits of the evaluation of one expression.
 const (
-	maxExprSteps = 1 << 10
+	maxExprOps   = 1 << 10
 	maxExprStack = 64
 )
 
@@ -92,7 +92,7 @@ func (e *evaluation) pop() uint64 {
 // run evaluates b on what is on the stack.
 func (e *evaluation) run(b []byte) (uint64, bool) {
 	e.cursor = cursor{b: b}
-	for range maxExprSteps {
+	for range maxExprOps {
 		if e.bad || e.at == len(e.b) {
 			v := e.pop()
 			return v, !e.bad

@@ -34,7 +34,7 @@ const (
 const noSave = math.MinInt32
 
 // slotAt finds the rule for an address of the task, nil if there is none.
-func (u *Unwinder) slotAt(addr uint64, space Space) (*slot, End) {
+func (u *Unwinder) slotAt(addr uint64, space AddressSpace) (*slot, End) {
 	if addr-u.area.start >= u.area.end-u.area.start && !u.mapped(addr, space) {
 		return nil, NoMapping
 	}

@@ -16,8 +16,8 @@ type Mapping struct {
 	Binary *Binary
 }
 
-// Space is the address space of a task at the time of a sample.
-type Space interface {
+// AddressSpace is the address space of a task at the time of a sample.
+type AddressSpace interface {
 	// Find is the executable mapping that covers addr.
 	Find(addr uint64) (Mapping, bool)
 }
@@ -152,7 +152,7 @@ func New(arch perf.Arch) *Unwinder {
 
 // Unwind appends the frames of a stack to dst, leaf first. The first is where
 // the task was; of callers it is an address in the call.
-func (u *Unwinder) Unwind(dst []uint64, s *Stack, space Space) ([]uint64, Result) {
+func (u *Unwinder) Unwind(dst []uint64, s *Stack, space AddressSpace) ([]uint64, Result) {
 	n := len(dst)
 	dst, res := u.unwind(dst, s, space)
 	u.Stats.Ends[res.End]++
@@ -163,7 +163,7 @@ func (u *Unwinder) Unwind(dst []uint64, s *Stack, space Space) ([]uint64, Result
 	return dst, res
 }
 
-func (u *Unwinder) unwind(dst []uint64, s *Stack, space Space) ([]uint64, Result) {
+func (u *Unwinder) unwind(dst []uint64, s *Stack, space AddressSpace) ([]uint64, Result) {
 	n := len(dst)
 	u.full = false
 	dst, res, ok := u.walk(dst, s, space)
@@ -187,7 +187,7 @@ func (u *Unwinder) start(s *Stack) bool {
 
 // walk follows the frames. It is not ok if that has to be done again with all
 // registers.
-func (u *Unwinder) walk(dst []uint64, s *Stack, space Space) (_ []uint64, res Result, ok bool) {
+func (u *Unwinder) walk(dst []uint64, s *Stack, space AddressSpace) (_ []uint64, res Result, ok bool) {
 	if !u.start(s) {
 		return dst, Result{End: NoRegs}, true
 	}
@@ -252,7 +252,7 @@ func finish(dst []uint64, first int, res Result, end End) ([]uint64, Result, boo
 }
 
 // mapped finds the mapping of an address.
-func (u *Unwinder) mapped(addr uint64, space Space) bool {
+func (u *Unwinder) mapped(addr uint64, space AddressSpace) bool {
 	if addr-u.area.start < u.area.end-u.area.start {
 		return true
 	}

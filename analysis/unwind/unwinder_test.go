@@ -319,7 +319,7 @@ func TestNoAllocation(t *testing.T) {
 	s.Memory = words(1, returnTo)
 	u := New(perf.AMD64)
 	frames := make([]uint64, 0, 8)
-	var sp Space = space
+	var sp AddressSpace = space
 	if n := testing.AllocsPerRun(100, func() { frames, _ = u.Unwind(frames[:0], s, sp) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}

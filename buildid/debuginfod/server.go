@@ -224,8 +224,8 @@ func sectionOf(r *io.SectionReader, name string) *io.SectionReader {
 	return nil
 }
 
-// found is one result of a question for metadata, as elfutils 0.192 has it.
-type found struct {
+// foundFile is one result of a question for metadata, as elfutils 0.192 has it.
+type foundFile struct {
 	BuildID string `json:"buildid"`
 	Type    string `json:"type"`
 	File    string `json:"file"`
@@ -248,9 +248,9 @@ func (h *Handler) metadata(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	answer := struct {
-		Results  []found `json:"results"`
-		Complete bool    `json:"complete"`
-	}{[]found{}, true}
+		Results  []foundFile `json:"results"`
+		Complete bool        `json:"complete"`
+	}{[]foundFile{}, true}
 	for i := range list {
 		e := &list[i]
 		for _, name := range e.Files {
@@ -262,7 +262,7 @@ func (h *Handler) metadata(w http.ResponseWriter, r *http.Request) {
 				answer.Complete = false
 				break
 			}
-			answer.Results = append(answer.Results, found{e.ID.String(), typ, e.Path})
+			answer.Results = append(answer.Results, foundFile{e.ID.String(), typ, e.Path})
 		}
 	}
 	w.Header().Set("Content-Type", "application/json")

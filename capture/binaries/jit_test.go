@@ -82,7 +82,7 @@ func keptText(t *testing.T, k *Collector, pid int) string {
 		if int(c.pid) != pid {
 			continue
 		}
-		f, size, err := k.store.LookupCode(c.id)
+		f, size, err := k.store.LookupJIT(c.id)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -390,7 +390,7 @@ func TestGrowingPerfMap(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		kept, size, err := k.store.LookupCode(id)
+		kept, size, err := k.store.LookupJIT(id)
 		if err != nil {
 			t.Fatal(err)
 		}

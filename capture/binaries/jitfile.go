@@ -42,7 +42,7 @@ func (c *jitCollector) add(op *procroot.Op, f *os.File, dump bool) (buildid.ID, 
 	if dump && !looksLikeJitdump(head) || !dump && !looksLikeMap(head) {
 		return buildid.ID{}, errNotJIT
 	}
-	id, err := c.store.AddCode(io.NewSectionReader(f, 0, info.Size()), 0)
+	id, err := c.store.AddJIT(io.NewSectionReader(f, 0, info.Size()), 0)
 	if err == nil {
 		c.left.Add(-info.Size())
 	}

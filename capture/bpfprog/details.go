@@ -62,7 +62,7 @@ func (r *Reader) ReadFD(fd *sys.FD) (*Details, error) {
 		}
 		counts = nil
 		enough, size := true, 0
-		for i, p := range perfdata.BPFArrayPlaces() {
+		for i, p := range perfdata.BPFArrayFields() {
 			n := int(nativeOrder.Uint32(info[p.CountAt:]))
 			enough = enough && n*p.Size <= len(arrays[i].Memory)
 			counts = append(counts, n)
@@ -88,7 +88,7 @@ func (r *Reader) ReadFD(fd *sys.FD) (*Details, error) {
 // ask asks once, with room for so many elements of each array.
 func (r *Reader) ask(fd *sys.FD, counts []int) ([]byte, []sys.BPFArray, error) {
 	size := 0
-	for i, p := range perfdata.BPFArrayPlaces() {
+	for i, p := range perfdata.BPFArrayFields() {
 		size += (counts[i]*p.Size + 7) &^ 7
 	}
 	if len(r.arena) < size {
@@ -97,7 +97,7 @@ func (r *Reader) ask(fd *sys.FD, counts []int) ([]byte, []sys.BPFArray, error) {
 	info := make([]byte, perfdata.BPFInfoSize)
 	var arrays []sys.BPFArray
 	rest := r.arena
-	for i, p := range perfdata.BPFArrayPlaces() {
+	for i, p := range perfdata.BPFArrayFields() {
 		n := counts[i] * p.Size
 		arrays = append(arrays, sys.BPFArray{At: p.AddrAt, Memory: rest[:n:n]})
 		rest = rest[(n+7)&^7:]
@@ -118,7 +118,7 @@ func (r *Reader) ask(fd *sys.FD, counts []int) ([]byte, []sys.BPFArray, error) {
 func decode(info []byte, arrays []sys.BPFArray) (*Details, error) {
 	var data []byte
 	mask := uint64(0)
-	for i, p := range perfdata.BPFArrayPlaces() {
+	for i, p := range perfdata.BPFArrayFields() {
 		n := int(nativeOrder.Uint32(info[p.CountAt:])) * p.Size
 		if nativeOrder.Uint64(info[p.AddrAt:]) == 0 || n == 0 {
 			continue // not told

@@ -42,7 +42,7 @@ func TestLifetimes(t *testing.T) {
 			continue
 		}
 		if p.Details == nil || p.Missed != "" || p.Unloaded < p.Loaded {
-			t.Errorf("program %s: %+v", name, p.BPFLife)
+			t.Errorf("program %s: %+v", name, p.BPFProgramLife)
 			continue
 		}
 		checkSevenAs(t, name, p.Details)
@@ -58,7 +58,7 @@ func loadBrief(t *testing.T, life time.Duration, told <-chan string) (names []st
 	t.Helper()
 	// Some at a time: a reader that is kept from the CPU must not lose records.
 	const each, together = 300, 100
-	b, err := testprogs.NewBrief()
+	b, err := testprogs.NewShortLived()
 	if err != nil {
 		t.Fatal(err)
 	}

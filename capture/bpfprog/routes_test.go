@@ -63,7 +63,7 @@ func TestRoutes(t *testing.T) {
 			await(t, told, id)
 			p, _ := stop().Program(id)
 			if p.Route != test.route || p.Missed != "" {
-				t.Fatalf("%+v", p.BPFLife)
+				t.Fatalf("%+v", p.BPFProgramLife)
 			}
 			if l := p.Loader; l == nil || int(l.PID) != os.Getpid() || l.Comm == "" || l.Cgroup == 0 || l.Namespaces["pid"] == 0 {
 				t.Errorf("loader %+v", l)
@@ -90,7 +90,7 @@ func TestMissed(t *testing.T) {
 	await(t, told, id)
 	p, _ := stop().Program(id)
 	if p.Details != nil || p.Missed == "" || p.Loaded == 0 || p.Route != "" {
-		t.Errorf("%+v", p.BPFLife)
+		t.Errorf("%+v", p.BPFProgramLife)
 	}
 }
 
@@ -131,7 +131,7 @@ func TestIncompleteCopy(t *testing.T) {
 			}
 			p, _ := w.Table().Program(id)
 			if p.Route != test.route || p.Details == nil {
-				t.Fatalf("%+v", p.BPFLife)
+				t.Fatalf("%+v", p.BPFProgramLife)
 			}
 			if test.open {
 				checkSeven(t, p.Details)

@@ -99,7 +99,7 @@ func TestLoadersTogether(t *testing.T) {
 	for _, id := range ids {
 		if p, ok := book.Program(id); !ok || p.Details == nil {
 			missing++
-			t.Logf("program %d: %+v, %v", id, p.BPFLife, ok)
+			t.Logf("program %d: %+v, %v", id, p.BPFProgramLife, ok)
 		}
 	}
 	if uint64(missing) > lost {

@@ -146,7 +146,7 @@ func TestReadAll(t *testing.T) {
 	}
 	p, ok := w.Table().Program(id)
 	if !ok || !p.Before || p.Route != perfdata.BPFRouteStatus || p.Loaded == 0 {
-		t.Fatalf("%+v, %v", p.BPFLife, ok)
+		t.Fatalf("%+v, %v", p.BPFProgramLife, ok)
 	}
 	checkSeven(t, p.Details)
 	var names []string
@@ -176,7 +176,7 @@ func TestWatcher(t *testing.T) {
 	book := stop()
 	got, ok := book.Program(id)
 	if !ok || got.Loaded == 0 || got.Before || got.Tag == "" {
-		t.Fatalf("%+v, %v", got.BPFLife, ok)
+		t.Fatalf("%+v, %v", got.BPFProgramLife, ok)
 	}
 	if l := got.Loader; l == nil || int(l.PID) != os.Getpid() || l.Comm == "" || l.Cgroup == 0 || l.Namespaces["pid"] == 0 {
 		t.Errorf("loader %+v", l)

@@ -373,7 +373,7 @@ func (f *Filter) rulesOf(id nsID, status bool) *nsRules {
 		switch key, ok := m.identity(ns, &f.plan.host); {
 		case ok:
 			p.any |= m.Any
-			if m.Listed || m.Open != 0 {
+			if m.ByIdentity || m.Open != 0 {
 				in := f.identity(i, &key, status)
 				in.at, in.left = append(in.at, id), false
 				p.ids = append(p.ids, in)

@@ -50,7 +50,7 @@ func (f *Filter) LoadKernel(cgroups int) error {
 	}
 	for i := range f.plan.masks {
 		m := f.plan.masks[i].Mask
-		m.Listed = m.Listed || m.Open != 0
+		m.ByIdentity = m.ByIdentity || m.Open != 0
 		m.All = f.plan.masks[i].all()
 		c.Masks = append(c.Masks, m)
 		c.Identities += len(f.plan.masks[i].listed)

@@ -240,7 +240,7 @@ func (p *Plan) list(set container.NamespaceSet, ns container.Namespaces, rules k
 		return nil
 	}
 	p.masks[m].listed = append(p.masks[m].listed, listedIdentity{ns, rules})
-	p.masks[m].Listed = true
+	p.masks[m].ByIdentity = true
 	if !whole {
 		p.masks[m].Open |= rules
 	}

@@ -72,7 +72,7 @@ func probeOffset(name string, path, place word) (uint64, error) {
 	if err != nil {
 		return 0, &ParseError{Kind: ErrTermValue, Offset: place.pos, Reason: "cannot read the symbols of " + name, Cause: err}
 	}
-	addr, err := findPlace(funcs, name, place)
+	addr, err := findOffset(funcs, name, place)
 	if err != nil {
 		return 0, err
 	}
@@ -83,8 +83,8 @@ func probeOffset(name string, path, place word) (uint64, error) {
 	return off, nil
 }
 
-// findPlace is the address of FUNCTION or FUNCTION+OFFSET.
-func findPlace(funcs map[string]function, name string, place word) (uint64, error) {
+// findOffset is the address of FUNCTION or FUNCTION+OFFSET.
+func findOffset(funcs map[string]function, name string, place word) (uint64, error) {
 	want := place
 	f, ok := funcs[want.text]
 	add := uint64(0)

@@ -89,19 +89,19 @@ const (
 	bpfArrays
 )
 
-// A BPFArrayPlace is where a struct bpf_prog_info tells of an array: the offsets
+// A BPFArrayField is where a struct bpf_prog_info tells of an array: the offsets
 // of its address (u64; in a file the offset behind the struct), of the number of its
 // elements (u32) and of their size (u32). If SizeAt is 0, the size is fixed; else
 // it is Size at least.
-type BPFArrayPlace struct {
+type BPFArrayField struct {
 	AddrAt, CountAt, SizeAt, Size int
 }
 
-// BPFArrayPlaces are the arrays of a struct bpf_prog_info: bit i of the mask in
+// BPFArrayFields are the arrays of a struct bpf_prog_info: bit i of the mask in
 // BPF_PROG_INFO is for BPFArrayPlaces()[i].
-func BPFArrayPlaces() []BPFArrayPlace { return bpfArrayAt[:len(bpfArrayAt):len(bpfArrayAt)] }
+func BPFArrayFields() []BPFArrayField { return bpfArrayAt[:len(bpfArrayAt):len(bpfArrayAt)] }
 
-var bpfArrayAt = [bpfArrays]BPFArrayPlace{
+var bpfArrayAt = [bpfArrays]BPFArrayField{
 	bpfJITed:      {24, 16, 0, 1},
 	bpfXlated:     {32, 20, 0, 1},
 	bpfMapIDs:     {56, 52, 0, 4},

@@ -90,7 +90,7 @@ func TestBPFBTF(t *testing.T) {
 }
 
 func TestGantryBPF(t *testing.T) {
-	want := []BPFLife{{
+	want := []BPFProgramLife{{
 		ID: 7, Tag: "0102030405060708", Name: "bad\ufffdname", Type: 5, UID: 3, Loaded: 10, Unloaded: 20, Before: true,
 		Loader:   &BPFLoader{PID: 4, TID: 5, Comm: "loader", Cgroup: 99, Namespaces: map[string]uint64{"pid": 4026531836}},
 		Attached: []BPFAttachment{{Kind: "cgroup", Link: 3, Target: "/x", Cgroup: 9}},

@@ -7,11 +7,11 @@ import (
 	"fmt"
 )
 
-// A BPFLife is what perf's sections have no place for: the life of one BPF
+// A BPFProgramLife is what perf's sections have no place for: the life of one BPF
 // program, and who loaded it. It is in gantry's own section of the file, in the
 // list "bpf". ID refers to [BPFProgram]; the kernel gives no id twice before it
 // has used two billions.
-type BPFLife struct {
+type BPFProgramLife struct {
 	ID   uint32 `json:"id"`
 	Tag  string `json:"tag,omitempty"` // 16 hex digits
 	Name string `json:"name,omitempty"`
@@ -71,12 +71,12 @@ type BPFAttachment struct {
 // GantryBPF is the part of gantry's section ([Features.Gantry]) that tells of
 // BPF programs. Readers of other parts skip it.
 type GantryBPF struct {
-	Programs []BPFLife `json:"bpf,omitempty"`
+	Programs []BPFProgramLife `json:"bpf,omitempty"`
 }
 
 // DecodeGantryBPF reads the lives of BPF programs from gantry's section; there
 // are none in a section of an older gantry, or in none.
-func DecodeGantryBPF(section []byte) ([]BPFLife, error) {
+func DecodeGantryBPF(section []byte) ([]BPFProgramLife, error) {
 	if len(section) == 0 {
 		return nil, nil
 	}

@@ -21,12 +21,12 @@ type earlyFeatures struct {
 	late     map[FeatureID][]byte // see ShowFeatures
 }
 
-// ShowFeatures gives sections, as they are in a file, that a file has as well if its
+// CheckpointFeatures gives sections, as they are in a file, that a file has as well if its
 // writer is killed, in place of those of the options. They count from the next
 // round on until the next call, and are not changed meanwhile. They are written
 // behind the data with each round: let them be small. A stream has no use for them, nor
 // a file without features in its options.
-func (w *Writer) ShowFeatures(sections map[FeatureID][]byte) {
+func (w *Writer) CheckpointFeatures(sections map[FeatureID][]byte) {
 	if w.early != nil {
 		w.early.late = sections
 	}

@@ -24,12 +24,12 @@ import (
 // their times and places.
 type OrderedReader struct {
 	r    *Reader
-	pend []place // sorted runs, one behind the other
-	runs []int   // where each run starts in pend
+	pend []recordOffset // sorted runs, one behind the other
+	runs []int          // where each run starts in pend
 
-	out     []place // being delivered
+	out     []recordOffset // being delivered
 	outPos  int
-	scratch []place
+	scratch []recordOffset
 	bounds  []int
 	held    *Record // to be delivered behind out
 
@@ -44,17 +44,17 @@ type OrderedReader struct {
 	samples []RawSample
 }
 
-// A place is where a record is: in a block, or with farBit set at an offset in
+// A recordOffset is where a record is: in a block, or with farBit set at an offset in
 // the file.
-type place struct {
+type recordOffset struct {
 	time uint64
 	ref  uint64
 }
 
 const (
-	farBit    = 1 << 63
-	slotShift = 32
-	placeSize = 3 * 16 // in pend, out and scratch
+	farBit           = 1 << 63
+	slotShift        = 32
+	recordOffsetSize = 3 * 16 // in pend, out and scratch
 )
 
 // Ordered returns a reader of the records that r has not delivered yet, by time.
@@ -209,10 +209,10 @@ func (d *OrderedReader) push(t uint64, b *block, pos int) bool {
 	if t < d.tail || len(d.pend) == 0 {
 		d.runs = append(d.runs, len(d.pend))
 	}
-	d.pend = append(d.pend, place{t, ref})
+	d.pend = append(d.pend, recordOffset{t, ref})
 	d.tail = t
 	d.max = max(d.max, t)
-	if full || int64(len(d.pend))*placeSize > d.r.opts.MaxRoundBytes {
+	if full || int64(len(d.pend))*recordOffsetSize > d.r.opts.MaxRoundBytes {
 		d.runOut(b.base + int64(pos))
 		return true
 	}
@@ -270,11 +270,11 @@ func (d *OrderedReader) setTail() {
 }
 
 // upTo counts the places of a sorted run that are not later than limit.
-func upTo(run []place, limit uint64) int {
+func upTo(run []recordOffset, limit uint64) int {
 	if run[len(run)-1].time <= limit {
 		return len(run)
 	}
-	n, _ := slices.BinarySearchFunc(run, limit, func(p place, limit uint64) int {
+	n, _ := slices.BinarySearchFunc(run, limit, func(p recordOffset, limit uint64) int {
 		if p.time <= limit {
 			return -1
 		}
@@ -311,7 +311,7 @@ func (d *OrderedReader) merge() {
 
 // mergeRuns merges a and b into dst, which has room for both; at equal times,
 // a goes first.
-func mergeRuns(dst, a, b []place) {
+func mergeRuns(dst, a, b []recordOffset) {
 	for len(a) > 0 && len(b) > 0 {
 		if b[0].time < a[0].time {
 			dst[0] = b[0]
@@ -326,7 +326,7 @@ func mergeRuns(dst, a, b []place) {
 }
 
 // deliver returns the record at p.
-func (d *OrderedReader) deliver(p place) (*Record, error) {
+func (d *OrderedReader) deliver(p recordOffset) (*Record, error) {
 	r, rec := d.r, &d.rec
 	var b []byte
 	if p.ref&farBit != 0 {

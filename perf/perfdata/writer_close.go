@@ -36,7 +36,7 @@ func (w *Writer) Close(f *Features) error {
 	failed := w.err
 	w.err = nil
 	size, err := w.closeFile(feats)
-	if err != nil && size > 0 && w.makeRoom(size) {
+	if err != nil && size > 0 && w.preallocate(size) {
 		// The disk is full: rather a file without its last records than
 		// one without its features, which perf may refuse.
 		_, again := w.closeFile(feats)
@@ -48,8 +48,8 @@ func (w *Writer) Close(f *Features) error {
 	return err
 }
 
-// makeRoom takes back the last records, to have that many bytes for features.
-func (w *Writer) makeRoom(size int64) bool {
+// preallocate takes back the last records, to have that many bytes for features.
+func (w *Writer) preallocate(size int64) bool {
 	limit, end := w.whole-size, int64(w.header.data.off)
 	for _, round := range slices.Backward(w.rounds) {
 		if round <= limit {

@@ -325,7 +325,7 @@ func TestEarlyFeatures(t *testing.T) {
 	check("after a part of a round", 503, true)
 	// Sections that are known later, one in place of an early one.
 	btf := []byte("of a program that was loaded meanwhile")
-	w.ShowFeatures(map[FeatureID][]byte{FeatureBPFBTF: btf, FeatureBPFProgInfo: {0, 0, 0, 0}})
+	w.CheckpointFeatures(map[FeatureID][]byte{FeatureBPFBTF: btf, FeatureBPFProgInfo: {0, 0, 0, 0}})
 	if err := w.WriteRound(rec); err != nil {
 		t.Fatal(err)
 	}

@@ -93,7 +93,7 @@ type functionKey struct {
 // below the limit. p must be what s collected with Places.
 func Functions(p *profile.Profile, s *analysis.Session, o *Options) (list []*Function, hidden int) {
 	r := report.Options{Filter: o.Filter}
-	keep := r.Keeper(p)
+	keep := r.SampleFilter(p)
 	known := make(map[functionKey]*Function)
 	order := make(map[*Function]int)
 	for sm := range p.Samples() {

@@ -78,7 +78,7 @@ type LostIn struct {
 // NewCoverage sums p up. Its frames must have reasons.
 func NewCoverage(p *profile.Profile, o *Options) *Coverage {
 	o = o.orDefault()
-	t := newSelection(p, o, o.keeper(p))
+	t := newSelection(p, o, o.sampleFilter(p))
 	c := &Coverage{}
 	for i := range p.Events {
 		if e := &p.Events[i]; t.shown[i] {

@@ -14,14 +14,14 @@ func Folded(w io.Writer, p *profile.Profile, o *Options) error {
 	o = o.orDefault()
 	return profile.WriteFolded(w, p, &profile.FoldedOptions{
 		Roots: func(l *profile.Labels) []string { return rootTexts(o, l) },
-		Keep:  o.keeper(p),
+		Keep:  o.sampleFilter(p),
 	})
 }
 
 // Pprof writes a gzipped pprof profile.
 func Pprof(w io.Writer, p *profile.Profile, o *Options) error {
 	o = o.orDefault()
-	return profile.WritePprof(w, p, &profile.PprofOptions{Keep: o.keeper(p)})
+	return profile.WritePprof(w, p, &profile.PprofOptions{Keep: o.sampleFilter(p)})
 }
 
 // rootTexts are the levels outside of the stack.
@@ -35,13 +35,13 @@ func rootTexts(o *Options, l *profile.Labels) []string {
 	return levels
 }
 
-// Keeper tells which samples pass the filter, as flame graphs and exports have
+// SampleFilter tells which samples pass the filter, as flame graphs and exports have
 // it: their labels and at least one of their frames. Nil if all do.
-func (o *Options) Keeper(p *profile.Profile) func(profile.Sample) bool { return o.keeper(p) }
+func (o *Options) SampleFilter(p *profile.Profile) func(profile.Sample) bool { return o.sampleFilter(p) }
 
-// keeper tells which samples pass the filter: their labels and at least one of
+// sampleFilter tells which samples pass the filter: their labels and at least one of
 // their frames. Nil if all do.
-func (o *Options) keeper(p *profile.Profile) func(profile.Sample) bool {
+func (o *Options) sampleFilter(p *profile.Profile) func(profile.Sample) bool {
 	if o.Filter.empty() {
 		return nil
 	}

@@ -71,7 +71,7 @@ func (n *labelNode) kid(name string) *labelNode {
 func newFlame(p *profile.Profile, o *Options) *flame {
 	labels := *o
 	labels.Sort = o.Roots
-	t := newSelection(p, &labels, o.keeper(p))
+	t := newSelection(p, &labels, o.sampleFilter(p))
 	f := &flame{event: -1}
 	for i, e := range t.events {
 		switch {

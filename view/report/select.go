@@ -36,7 +36,7 @@ type Selection struct {
 // Select finds what a report in the given format shows of p.
 func Select(p *profile.Profile, f Format, o *Options) Selection {
 	o = o.orDefault()
-	keep := o.keeper(p)
+	keep := o.sampleFilter(p)
 	leafOnly := (f == FormatText || f == FormatJSON) && !o.Children
 	passes := o.Filter.frames(p)
 	leaves := make([]uint64, p.NumFrames())

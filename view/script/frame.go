@@ -14,16 +14,16 @@ import (
 	"github.com/gantry-tools/gantry/perf"
 )
 
-// space is where an address means something.
-type space uint8
+// markedBlank is where an address means something.
+type markedBlank uint8
 
 const (
-	nowhere space = iota // a hypervisor, a guest, or not told
+	nowhere markedBlank = iota // a hypervisor, a guest, or not told
 	userSpace
 	kernelSpace
 )
 
-func spaceOf(m perf.Misc) space {
+func spaceOf(m perf.Misc) markedBlank {
 	switch m.CPUMode() {
 	case perf.MiscKernel:
 		return kernelSpace
@@ -76,7 +76,7 @@ const (
 type spot struct {
 	thread *timeline.Thread
 	ip     uint64
-	in     space
+	in     markedBlank
 }
 
 // style numbers a choice of columns.
@@ -127,7 +127,7 @@ func (p *printer) chain(dst []byte, pl *plan, it *analysis.Item) []byte {
 
 // markedSpace is the space behind a mark. Values that are no mark, such as the
 // -1 that walking a stack without frame pointers may end in, change nothing.
-func markedSpace(mark uint64, in space) space {
+func markedSpace(mark uint64, in markedBlank) markedBlank {
 	switch mark {
 	case perf.ContextKernel:
 		return kernelSpace
@@ -145,7 +145,7 @@ func (p *printer) leaf(dst []byte, pl *plan, it *analysis.Item) []byte {
 }
 
 // append prints an address.
-func (f *frames) append(dst []byte, th *timeline.Thread, ip uint64, in space, style uint8) []byte {
+func (f *frames) append(dst []byte, th *timeline.Thread, ip uint64, in markedBlank, style uint8) []byte {
 	var context uint32
 	switch {
 	case in == kernelSpace:

@@ -30,7 +30,7 @@ func twoFunctions() (perfdata.BPFProgram, perfdata.BPFBTF) {
 
 func TestLines(t *testing.T) {
 	prog, types := twoFunctions()
-	all, err := New([]perfdata.BPFProgram{prog}, []perfdata.BPFBTF{types}, []perfdata.BPFLife{{ID: 5, UID: 3}, {ID: 6}}, perf.LittleEndian)
+	all, err := New([]perfdata.BPFProgram{prog}, []perfdata.BPFBTF{types}, []perfdata.BPFProgramLife{{ID: 5, UID: 3}, {ID: 6}}, perf.LittleEndian)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,9 +39,9 @@ type Options struct {
 // goroutines.
 type Data struct {
 	opts    Options
-	src     *Source // of main
-	main    *file   // nil until it is needed
-	kept    *kept   // nil if there is none
+	src     *Source       // of main
+	main    *file         // nil until it is needed
+	cached  *cachedTables // nil if there is none
 	key     [32]byte
 	altSum  [32]byte // of the alternate file, if there is one
 	alt     *file
@@ -54,12 +54,12 @@ type Data struct {
 	longest uint64      // of the ranges
 	indexed bool
 
-	room  room
-	fuel  int64
-	rows  int
-	funcs int
-	texts int // bytes of names and paths
-	err   error
+	scratch scratch
+	fuel    int64
+	rows    int
+	funcs   int
+	texts   int // bytes of names and paths
+	err     error
 }
 
 // file is one file's sections, and what is known of them.
@@ -72,9 +72,9 @@ type file struct {
 	split  bool
 }
 
-// room is memory that reading one unit after the other reuses: what is kept of
+// scratch is memory that reading one unit after the other reuses: what is kept of
 // each is copied out of it, as large as it is.
-type room struct {
+type scratch struct {
 	rows   []row
 	joined []row
 	spans  []span
@@ -104,7 +104,7 @@ func New(src *Source, o *Options) *Data {
 	if o != nil {
 		d.opts = *o
 	}
-	d.openKept()
+	d.openCache()
 	return d
 }
 
@@ -218,8 +218,8 @@ func (d *Data) unitAt(addr uint64) *unit {
 // belongs to: leaf first, each but the last inlined into the next one. It appends
 // nothing if DWARF does not know the address.
 func (d *Data) Calls(dst []Call, addr uint64) []Call {
-	if d.kept != nil {
-		if calls, ok := d.kept.calls(dst, addr); ok {
+	if d.cached != nil {
+		if calls, ok := d.cached.calls(dst, addr); ok {
 			return calls
 		}
 	}

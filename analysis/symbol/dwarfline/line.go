@@ -11,8 +11,8 @@ import (
 // lineTable is what the line number program of a unit makes.
 type lineTable struct {
 	rows []row
-	seqs []sequence // ascending by start; nil if they are joined
-	cuts cuts       // of the rows, if they are
+	seqs []sequence   // ascending by start; nil if they are joined
+	cuts addressIndex // of the rows, if they are
 	// Of the header:
 	version uint16
 	dirs    []value
@@ -126,7 +126,7 @@ func (t *lineTable) join(room []row) []row {
 		}
 	}
 	t.rows, t.seqs = slices.Clone(room), nil
-	t.cuts = newCuts(len(t.rows), func(i int) uint64 { return t.rows[i].addr })
+	t.cuts = newAddressIndex(len(t.rows), func(i int) uint64 { return t.rows[i].addr })
 	return room
 }
 
@@ -168,7 +168,7 @@ func (t *lineTable) read(u *unit) {
 	if !slices.IsSortedFunc(t.seqs, byStart) {
 		slices.SortStableFunc(t.seqs, byStart)
 	}
-	d.room.joined = t.join(d.room.joined)
+	d.scratch.joined = t.join(d.scratch.joined)
 }
 
 // header reads the header of a line number program, nil if it is malformed.

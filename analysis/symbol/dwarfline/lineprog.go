@@ -29,7 +29,7 @@ func (m *lineMachine) reset() {
 func (m *lineMachine) run() {
 	m.reset()
 	r, h := m.h.program, m.h
-	m.t.rows = m.d.room.rows[:0]
+	m.t.rows = m.d.scratch.rows[:0]
 	for r.off < uint64(len(r.b)) && m.d.rows < maxRows {
 		op := r.b[r.off]
 		r.off++
@@ -48,7 +48,7 @@ func (m *lineMachine) run() {
 	if m.d.rows >= maxRows {
 		m.d.tooMuch()
 	}
-	m.d.room.rows = m.t.rows
+	m.d.scratch.rows = m.t.rows
 	m.t.rows = slices.Clone(m.t.rows[:m.first]) // less a sequence without end
 }
 

@@ -15,7 +15,7 @@ type tree struct {
 	// begins at or before it.
 	starts []uint64
 	inner  []int32
-	cuts   cuts
+	cuts   addressIndex
 }
 
 // function is a function or a call inlined into one.
@@ -64,7 +64,7 @@ type treeReader struct {
 
 // read reads the functions of a unit.
 func (t *tree) read(u *unit) {
-	room := &u.file.d.room
+	room := &u.file.d.scratch
 	w := &treeReader{u: u, t: t, r: u.file.reader(u.file.src.Info[:u.end]), spans: room.spans[:0], groups: room.groups[:0]}
 	t.funcs = room.funcs[:0]
 	w.r.seek(u.dies)
@@ -77,7 +77,7 @@ func (t *tree) read(u *unit) {
 	room.spans, room.groups, room.funcs = w.spans, w.groups, t.funcs
 	room.starts, room.inner = t.starts, t.inner
 	t.funcs, t.starts, t.inner = slices.Clone(t.funcs), slices.Clone(t.starts), slices.Clone(t.inner)
-	t.cuts = newCuts(len(t.starts), func(i int) uint64 { return t.starts[i] })
+	t.cuts = newAddressIndex(len(t.starts), func(i int) uint64 { return t.starts[i] })
 }
 
 func (w *treeReader) walk(table *abbrevs) {
@@ -220,7 +220,7 @@ func (w *treeReader) flatten() {
 	for i := range groups {
 		overlap = overlap || i > 0 && groups[i-1].end > groups[i].start
 	}
-	room := &w.u.file.d.room
+	room := &w.u.file.d.scratch
 	s := sweep{t: w.t, open: room.open[:0]}
 	w.t.starts, w.t.inner = room.starts[:0], room.inner[:0]
 	if overlap {

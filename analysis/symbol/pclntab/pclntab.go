@@ -30,7 +30,7 @@ const (
 	maxName     = 1 << 14
 	maxSearch   = 1 << 28 // bytes that are looked through for the module data
 	maxInlined  = 1 << 10 // calls inlined into each other
-	maxSteps    = 1 << 16 // through a list
+	maxDecoded  = 1 << 16 // through a list
 	maxWork     = 1 << 30 // steps in all
 	searchBlock = 1 << 20
 )
@@ -247,7 +247,7 @@ func (t *Table) value(f *function, off uint32, pc uint64) (int32, bool) {
 	}
 	b := t.pcs[off:]
 	at, value := f.entry, int32(-1)
-	for i := range min(maxSteps, t.fuel) {
+	for i := range min(maxDecoded, t.fuel) {
 		t.fuel--
 		delta, n := uvarint(b)
 		if n == 0 || delta == 0 && i > 0 {

@@ -22,11 +22,11 @@ func TestLiveChecks(t *testing.T) {
 	p := New()
 	for _, c := range Checks() {
 		r := p.Check(c)
-		t.Logf("%s = %v %s | %s | %s", r.Check, r.Answer, r.Layer, r.Found, r.Cure)
-		if r.Answer == Unknown && r.Err == nil || r.Answer == No && (r.Layer == "" || r.Cure == "" || strings.HasPrefix(r.Cure, "none needed") != (r.Effort == EffortNone)) {
+		t.Logf("%s = %v %s | %s | %s", r.Check, r.Answer, r.Layer, r.Observed, r.Hint)
+		if r.Answer == Unknown && r.Err == nil || r.Answer == No && (r.Layer == "" || r.Hint == "" || strings.HasPrefix(r.Hint, "none needed") != (r.Effort == EffortNone)) {
 			t.Errorf("%s: incomplete result %+v", c, r)
 		}
-		if r.Found == "" || r.Check != c {
+		if r.Observed == "" || r.Check != c {
 			t.Errorf("%s says nothing: %+v", c, r)
 		}
 	}
@@ -38,7 +38,7 @@ func TestLiveRoot(t *testing.T) {
 	p := New()
 	for _, c := range []Check{Syscall, OwnUser, OwnKernel, CPUWide, CgroupEvents, Rings} {
 		if r := p.Check(c); r.Answer != Yes {
-			t.Errorf("%s: %v, %s (%s)", c, r.Answer, r.Found, r.Cure)
+			t.Errorf("%s: %v, %s (%s)", c, r.Answer, r.Observed, r.Hint)
 		}
 	}
 }

@@ -230,10 +230,10 @@ func TestChecks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := c.machine.prober(t).Check(c.check)
-			if r.Answer != c.answer || r.Layer != c.layer || !strings.Contains(r.Found, c.found) || !strings.Contains(r.Cure, c.cure) {
+			if r.Answer != c.answer || r.Layer != c.layer || !strings.Contains(r.Observed, c.found) || !strings.Contains(r.Hint, c.cure) {
 				t.Errorf("%+v\nwant %v by %q, found %q, cure %q", r, c.answer, c.layer, c.found, c.cure)
 			}
-			if r.Check != c.check || (r.Answer == Unknown) != (r.Err != nil) || (r.Answer == No) != (r.Cure != "") {
+			if r.Check != c.check || (r.Answer == Unknown) != (r.Err != nil) || (r.Answer == No) != (r.Hint != "") {
 				t.Errorf("incomplete: %+v", r)
 			}
 		})

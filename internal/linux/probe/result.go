@@ -67,13 +67,13 @@ const (
 type Result struct {
 	Check  Check  `json:"check"`
 	Answer Answer `json:"answer"`
-	// Found is what there is, in some words.
-	Found string `json:"found"`
+	// Observed is what there is, in some words.
+	Observed string `json:"found"`
 	// Layer says no; empty unless Answer is No.
 	Layer Layer `json:"layer,omitempty"`
-	// Cure is what to do about a No, in one line: the smallest change
+	// Hint is what to do about a No, in one line: the smallest change
 	// first.
-	Cure   string `json:"cure,omitempty"`
+	Hint   string `json:"cure,omitempty"`
 	Effort Effort `json:"-"`
 	// Needs are the capabilities that would do; Privilege.Grant says how
 	// to get them. Instead is the part of Cure that does without.
@@ -84,11 +84,11 @@ type Result struct {
 }
 
 func yes(format string, args ...any) Result {
-	return Result{Answer: Yes, Found: fmt.Sprintf(format, args...)}
+	return Result{Answer: Yes, Observed: fmt.Sprintf(format, args...)}
 }
 
 func no(l Layer, e Effort, cure, format string, args ...any) Result {
-	return Result{Answer: No, Layer: l, Effort: e, Cure: cure, Found: fmt.Sprintf(format, args...)}
+	return Result{Answer: No, Layer: l, Effort: e, Hint: cure, Observed: fmt.Sprintf(format, args...)}
 }
 
 // lacks is a No for want of capabilities; instead may be empty.
@@ -104,5 +104,5 @@ func (p *Prober) lacks(l Layer, instead string, needs []sys.Capability, format s
 }
 
 func unknown(err error) Result {
-	return Result{Answer: Unknown, Found: err.Error(), Err: err}
+	return Result{Answer: Unknown, Observed: err.Error(), Err: err}
 }

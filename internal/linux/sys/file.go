@@ -29,8 +29,8 @@ type VectorFile struct {
 	NoSched bool
 }
 
-// briefPiece is how much a brief write writes at once.
-const briefPiece = 256 << 10
+// noSchedPiece is how much a brief write writes at once.
+const noSchedPiece = 256 << 10
 
 // Writev writes all of bufs and returns how many bytes went out. It writes
 // again after a short write; bufs is not changed.
@@ -71,7 +71,7 @@ func (f VectorFile) WriteAt(b []byte, off int64) (int, error) {
 	var failed syscall.Errno
 	err = conn.Write(func(fd uintptr) bool {
 		for done < len(b) {
-			piece := b[done:min(len(b), done+briefPiece)]
+			piece := b[done:min(len(b), done+noSchedPiece)]
 			n, _, errno := unix.RawSyscall6(unix.SYS_PWRITE64, fd, uintptr(unsafe.Pointer(&piece[0])), uintptr(len(piece)), uintptr(off)+uintptr(done), 0, 0)
 			if errno != 0 && errno != unix.EINTR {
 				failed = errno
@@ -154,7 +154,7 @@ func writePieces(fd uintptr, bufs [][]byte) (done int64, err error) {
 	var iov [64]unix.Iovec
 	bufs, skip := dropWritten(bufs, 0)
 	for len(bufs) > 0 {
-		n, left := 0, briefPiece
+		n, left := 0, noSchedPiece
 		for _, b := range bufs[:min(len(bufs), len(iov))] {
 			if n == 0 {
 				b = b[skip:]

@@ -29,7 +29,7 @@ func parts(n int) (bufs [][]byte, whole []byte) {
 
 func TestWritev(t *testing.T) {
 	for _, brief := range []bool{false, true} {
-		for _, n := range []int{0, 1, 100, 20_000, 3 * briefPiece} {
+		for _, n := range []int{0, 1, 100, 20_000, 3 * noSchedPiece} {
 			f, err := os.Create(filepath.Join(t.TempDir(), "out"))
 			if err != nil {
 				t.Fatal(err)

@@ -57,8 +57,8 @@ type Namespaces [NumNS]uint32
 // Mask is a set of namespaces that must all differ from the host's.
 type Mask struct {
 	Set uint32 // bit n is Namespaces[n]
-	// Listed: the map of identities may have some of this mask.
-	Listed bool
+	// ByIdentity: the map of identities may have some of this mask.
+	ByIdentity bool
 	// Any are the rules that every task satisfies that passes the mask.
 	Any Rules
 	// Open are those that a task may satisfy whose identity is not in the map.
@@ -123,7 +123,7 @@ func (c *Config) set(spec *ebpf.CollectionSpec) error {
 	all := uint32(0)
 	for i, m := range c.Masks {
 		masks[i] = mask{Set: m.Set, Any: uint64(m.Any), Open: uint64(m.Open), All: uint64(m.Any | m.Open | m.All)}
-		if m.Listed {
+		if m.ByIdentity {
 			masks[i].Listed = 1
 		}
 		all |= m.Set

@@ -189,7 +189,7 @@ func TestIdentities(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	id := Identity{Mask: all, NS: own(t)}
-	l := load(t, &Config{Host: other(), Masks: []Mask{{Set: all, Listed: true}}, Identities: 2})
+	l := load(t, &Config{Host: other(), Masks: []Mask{{Set: all, ByIdentity: true}}, Identities: 2})
 	want := func(what string) {
 		t.Helper()
 		if got := l.verdict(t); got != what {
@@ -211,7 +211,7 @@ func TestIdentities(t *testing.T) {
 		t.Error(err)
 	}
 	// What is not listed of an open mask is undecided.
-	l = load(t, &Config{Host: other(), Masks: []Mask{{Set: all, Listed: true, Open: ByNamespaces}}, Identities: 2})
+	l = load(t, &Config{Host: other(), Masks: []Mask{{Set: all, ByIdentity: true, Open: ByNamespaces}}, Identities: 2})
 	want("undecided")
 	set(0)
 	want("dropped")
@@ -239,7 +239,7 @@ func TestCgroups(t *testing.T) {
 	cgroup := ownCgroup(t)
 	any := Mask{Set: all, Any: r1}
 	closed := Mask{Set: 1, Any: 0}
-	open := Mask{Set: all, Open: r2, Listed: true}
+	open := Mask{Set: all, Open: r2, ByIdentity: true}
 	for name, tt := range map[string]struct {
 		c    Config
 		said map[Rules]string // by what the cgroup satisfies

@@ -196,7 +196,7 @@ func (x *partial) finish() *Program {
 		lines: uint32(len(l.Lines)), jitedLines: uint32(len(l.JITedLines)), btf: uint64(len(l.BTF)),
 	}
 	l.Incomplete = got != x.want
-	if got.maps != x.want.maps || got.insns != x.want.insns || !tell(l.Xlated, x.maps) {
+	if got.maps != x.want.maps || got.insns != x.want.insns || !sanitize(l.Xlated, x.maps) {
 		l.Xlated, l.Incomplete = nil, true
 	}
 	return l

@@ -43,7 +43,7 @@ type Tally struct {
 
 // A Program is one program of a Book.
 type Program struct {
-	perfdata.BPFLife
+	perfdata.BPFProgramLife
 	Details *Details // nil if they were missed
 }
 
@@ -61,7 +61,7 @@ func (b *ProgramTable) get(id uint32) *Program {
 			b.tally.Forgot++
 			return nil
 		}
-		p = &Program{BPFLife: perfdata.BPFLife{ID: id}}
+		p = &Program{BPFProgramLife: perfdata.BPFProgramLife{ID: id}}
 		b.byID[id] = p
 		b.order = append(b.order, id)
 	}
@@ -218,9 +218,9 @@ func (b *ProgramTable) Program(id uint32) (Program, bool) {
 }
 
 // List are the lives of all programs.
-func (b *ProgramTable) List() []perfdata.BPFLife {
-	var list []perfdata.BPFLife
-	b.Programs(func(p *Program) { list = append(list, p.BPFLife) })
+func (b *ProgramTable) List() []perfdata.BPFProgramLife {
+	var list []perfdata.BPFProgramLife
+	b.Programs(func(p *Program) { list = append(list, p.BPFProgramLife) })
 	return list
 }
 

@@ -2,10 +2,10 @@
 
 package symbol
 
-// A kernelSieve is a sieve for the symbols of the kernel. None of these has a
+// A kernelSubset is a sieve for the symbols of the kernel. None of these has a
 // size: each ends where the next begins, so that besides the last symbol at or
 // before an address, it keeps the first behind it.
-type kernelSieve struct {
+type kernelSubset struct {
 	between
 	gaps   []kernelGap
 	names  []byte
@@ -16,15 +16,15 @@ type kernelSieve struct {
 // which is the first, and which the last.
 type kernelGap struct{ first, last entry }
 
-// newKernelSieve makes a sieve for addresses that ascend, none of them twice.
-func newKernelSieve(wanted []uint64) *kernelSieve {
-	s := new(kernelSieve)
+// newKernelSubset makes a sieve for addresses that ascend, none of them twice.
+func newKernelSubset(wanted []uint64) *kernelSubset {
+	s := new(kernelSubset)
 	s.between.reset(wanted)
 	return s
 }
 
 // add takes the next symbol of the file. The name is copied if it counts.
-func (s *kernelSieve) add(e *entry, name []byte) {
+func (s *kernelSubset) add(e *entry, name []byte) {
 	slot := s.slot(e.start)
 	if *slot == 0 {
 		s.addName(e, name)
@@ -50,7 +50,7 @@ func (s *kernelSieve) add(e *entry, name []byte) {
 	}
 }
 
-func (s *kernelSieve) addName(e *entry, name []byte) {
+func (s *kernelSubset) addName(e *entry, name []byte) {
 	if e.stop {
 		return
 	}
@@ -60,7 +60,7 @@ func (s *kernelSieve) addName(e *entry, name []byte) {
 }
 
 // entries returns what was kept, in no order.
-func (s *kernelSieve) entries() []entry {
+func (s *kernelSubset) entries() []entry {
 	list := make([]entry, 0, 2*len(s.gaps))
 	for i := range s.gaps {
 		g := &s.gaps[i]

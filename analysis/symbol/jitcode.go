@@ -11,24 +11,24 @@ import (
 	"github.com/gantry-tools/gantry/analysis/symbol/jit"
 )
 
-// MapOpener is an Opener that may have what a compiler that runs with a program
+// PerfMapOpener is an Opener that may have what a compiler that runs with a program
 // wrote about the code that it generated.
-type MapOpener interface {
+type PerfMapOpener interface {
 	Opener
-	// OpenMap opens the perf map of process ref.PID, or what was kept under the
+	// OpenPerfMap opens the perf map of process ref.PID, or what was kept under the
 	// id of ref. Its errors are those of Open.
-	OpenMap(ref Ref) (f File, size int64, err error)
+	OpenPerfMap(ref Ref) (f File, size int64, err error)
 }
 
-// Code returns the functions that the process of ref generated, by their
+// JIT returns the functions that the process of ref generated, by their
 // addresses in memory, from its perf map and from the jitdump files that it
 // wrote. An error is remembered, and told by Failures.
-func (r *Resolver) Code(ref Ref, dumps []Ref) (*Object, error) {
+func (r *Resolver) JIT(ref Ref, dumps []Ref) (*Object, error) {
 	res := &result{ref: ref}
 	o, code := &Object{}, &jit.Code{}
 	res.err = fs.ErrNotExist
 	add := func(ref Ref, dump bool) {
-		c, from, place, err := r.readCode(ref, dump)
+		c, from, place, err := r.readJIT(ref, dump)
 		if err == nil {
 			code.Append(c)
 			o.source, o.Place, res.err = from, place, nil
@@ -52,16 +52,16 @@ func (r *Resolver) Code(ref Ref, dumps []Ref) (*Object, error) {
 	return o, nil
 }
 
-// readCode reads what the openers have for ref: a perf map, or a jitdump. Other
+// readJIT reads what the openers have for ref: a perf map, or a jitdump. Other
 // than a path, their content tells which.
-func (r *Resolver) readCode(ref Ref, dump bool) (c *jit.Code, from uint16, place string, err error) {
+func (r *Resolver) readJIT(ref Ref, dump bool) (c *jit.Code, from uint16, place string, err error) {
 	err = fs.ErrNotExist
 	for _, o := range r.openers {
 		var f File
 		var size int64
 		e := error(fs.ErrNotExist)
-		if o, ok := o.(MapOpener); ok {
-			f, size, e = o.OpenMap(ref)
+		if o, ok := o.(PerfMapOpener); ok {
+			f, size, e = o.OpenPerfMap(ref)
 		}
 		if dump && e != nil {
 			f, size, e = o.Open(ref)
@@ -71,7 +71,7 @@ func (r *Resolver) readCode(ref Ref, dump bool) (c *jit.Code, from uint16, place
 			f.Close()
 		}
 		if e == nil {
-			return c, from, placeOf(o), nil
+			return c, from, sourceName(o), nil
 		}
 		if !errors.Is(e, fs.ErrNotExist) {
 			err = e

@@ -2,21 +2,21 @@
 
 package dwarfline
 
-// cuts divide a range of addresses into equal pieces, about one for two of the
+// addressIndex divide a range of addresses into equal pieces, about one for two of the
 // elements that begin there, so that a search need not touch more memory than
 // near its end.
-type cuts struct {
+type addressIndex struct {
 	base  uint64
 	shift uint8
 	first []uint32 // the number of elements that begin before each piece
 }
 
-// newCuts divides n elements, which begin at ascending addresses.
-func newCuts(n int, start func(int) uint64) cuts {
+// newAddressIndex divides n elements, which begin at ascending addresses.
+func newAddressIndex(n int, start func(int) uint64) addressIndex {
 	if n == 0 {
-		return cuts{}
+		return addressIndex{}
 	}
-	c := cuts{base: start(0)}
+	c := addressIndex{base: start(0)}
 	last := start(n - 1)
 	for (last-c.base)>>c.shift > uint64(n)/2 {
 		c.shift++
@@ -36,7 +36,7 @@ func newCuts(n int, start func(int) uint64) cuts {
 
 // around are the elements among which the last one is that begins at or before
 // addr, unless it is the one before lo.
-func (c *cuts) around(addr uint64) (lo, hi uint32) {
+func (c *addressIndex) around(addr uint64) (lo, hi uint32) {
 	if len(c.first) == 0 || addr < c.base {
 		return 0, 0
 	}

@@ -19,18 +19,18 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// Brief loads the program Seven as often as it is asked to, with nothing between
+// ShortLived loads the program Seven as often as it is asked to, with nothing between
 // the return of the load and the close of its descriptor but looking at the clock.
 // It is for one goroutine, which Live locks to its thread meanwhile.
-type Brief struct {
+type ShortLived struct {
 	attr                        progLoad
 	code, funcs, lines, license []byte
 	types                       *btf.Handle
 	sum                         *ebpf.Map
 }
 
-// A Life is how long a program lived, by CLOCK_MONOTONIC of its loader.
-type Life struct {
+// A Lifetime is how long a program lived, by CLOCK_MONOTONIC of its loader.
+type Lifetime struct {
 	// Held is from the return of the load to the call that closes the only
 	// descriptor, Gone to the return of that.
 	Held, Gone time.Duration
@@ -70,13 +70,13 @@ const (
 // sysBPF is the number of bpf(2), by architecture.
 var sysBPF = map[string]uintptr{"amd64": 321, "arm64": 280}[runtime.GOARCH]
 
-// NewBrief prepares the loads. The caller closes it.
-func NewBrief() (_ *Brief, err error) {
+// NewShortLived prepares the loads. The caller closes it.
+func NewShortLived() (_ *ShortLived, err error) {
 	spec, err := loadProgram()
 	if err != nil {
 		return nil, err
 	}
-	b := new(Brief)
+	b := new(ShortLived)
 	defer func() {
 		if err != nil {
 			b.Close()
@@ -102,7 +102,7 @@ func NewBrief() (_ *Brief, err error) {
 }
 
 // marshal brings the program into the form that the kernel reads.
-func (b *Brief) marshal(code asm.Instructions) (err error) {
+func (b *ShortLived) marshal(code asm.Instructions) (err error) {
 	types, err := btf.NewBuilder(nil, nil)
 	if err != nil {
 		return err
@@ -127,7 +127,7 @@ func (b *Brief) marshal(code asm.Instructions) (err error) {
 }
 
 // Close releases everything.
-func (b *Brief) Close() error {
+func (b *ShortLived) Close() error {
 	var errs []error
 	if b.types != nil {
 		errs = append(errs, b.types.Close())
@@ -140,12 +140,12 @@ func (b *Brief) Close() error {
 
 // Live loads the program under a name of at most 15 bytes, and closes it when
 // that long has passed since the load returned, at once with 0.
-func (b *Brief) Live(name string, life time.Duration) (Life, error) {
+func (b *ShortLived) Live(name string, life time.Duration) (Lifetime, error) {
 	return b.live(name, life, func(uintptr) syscall.Errno { return 0 })
 }
 
 // Run is Live for a program that is run meanwhile, again and again.
-func (b *Brief) Run(name string, life time.Duration) (Life, error) {
+func (b *ShortLived) Run(name string, life time.Duration) (Lifetime, error) {
 	var pin runtime.Pinner
 	defer pin.Unpin()
 	data := make([]byte, 64)
@@ -162,7 +162,7 @@ func (b *Brief) Run(name string, life time.Duration) (Life, error) {
 }
 
 // live calls during with the descriptor until the program has lived so long.
-func (b *Brief) live(name string, life time.Duration, during func(uintptr) syscall.Errno) (Life, error) {
+func (b *ShortLived) live(name string, life time.Duration, during func(uintptr) syscall.Errno) (Lifetime, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var pin runtime.Pinner
@@ -179,7 +179,7 @@ func (b *Brief) live(name string, life time.Duration, during func(uintptr) sysca
 	}
 	begun := time.Now()
 	if errno != 0 {
-		return Life{}, fmt.Errorf("load BPF program %s: %w", name, errno)
+		return Lifetime{}, fmt.Errorf("load BPF program %s: %w", name, errno)
 	}
 	held := time.Since(begun)
 	for held < life && errno == 0 {
@@ -188,12 +188,12 @@ func (b *Brief) live(name string, life time.Duration, during func(uintptr) sysca
 	}
 	if errno != 0 {
 		syscall.RawSyscall(syscall.SYS_CLOSE, fd, 0, 0)
-		return Life{}, fmt.Errorf("run BPF program %s: %w", name, errno)
+		return Lifetime{}, fmt.Errorf("run BPF program %s: %w", name, errno)
 	}
 	_, _, errno = syscall.RawSyscall(syscall.SYS_CLOSE, fd, 0, 0)
 	gone := time.Since(begun)
 	if errno != 0 {
-		return Life{}, fmt.Errorf("close BPF program %s: %w", name, errno)
+		return Lifetime{}, fmt.Errorf("close BPF program %s: %w", name, errno)
 	}
-	return Life{held, gone}, nil
+	return Lifetime{held, gone}, nil
 }

@@ -17,20 +17,20 @@ import (
 // they write and gantry does not have, with what does the same.
 
 const (
-	cureAlways = "gantry always records that: leave it out"
-	cureLeave  = "leave it out: gantry needs no such flag"
-	curePerf   = "gantry does not have it, but reads what 'perf record' writes"
-	cureText   = "gantry report prints text only: leave it out, or --format svg -o FILE is a picture for a browser"
-	cureNoPerf = "gantry does not have it, but 'perf report' reads the file too"
-	cureRaw    = "'gantry script --raw' prints all that is in a file"
+	hintAlways = "gantry always records that: leave it out"
+	hintLeave  = "leave it out: gantry needs no such flag"
+	hintPerf   = "gantry does not have it, but reads what 'perf record' writes"
+	hintText   = "gantry report prints text only: leave it out, or --format svg -o FILE is a picture for a browser"
+	hintNoPerf = "gantry does not have it, but 'perf report' reads the file too"
+	hintRaw    = "'gantry script --raw' prints all that is in a file"
 )
 
 // perfFlags are flags of perf that a command of gantry does not have: by
 // command, by what to do, their names, short ones included.
 var perfFlags = map[string]map[string]string{
 	"record": {
-		cureAlways: "namespaces all-cgroups timestamp T period P sample-cpu sample-identifier buildid-all buildid-mmap bpf-event",
-		cureLeave:  "f force B no-buildid proc-map-timeout synth tail-synthesize R raw-samples kcore l no-buffering r realtime mmap-flush affinity threads y",
+		hintAlways: "namespaces all-cgroups timestamp T period P sample-cpu sample-identifier buildid-all buildid-mmap bpf-event",
+		hintLeave:  "f force B no-buildid proc-map-timeout synth tail-synthesize R raw-samples kcore l no-buffering r realtime mmap-flush affinity threads y",
 		"an older file becomes FILE.old by itself: leave it out":                             "A append",
 		"write --no-buildid-cache":                                                           "N",
 		"write u behind the event, as in -e cycles:u":                                        "all-user",
@@ -42,13 +42,13 @@ var perfFlags = map[string]map[string]string{
 		"one recording after the other: gantry record --duration 60s -o FILE, in a loop":     "switch-output timestamp-filename timestamp-boundary S snapshot overwrite",
 		"--duration bounds a recording":                                                      "max-size",
 		"take it with 'gantry report --comm', '--dso' or '--symbol' when the report is made": "filter comm",
-		curePerf: "b branch-any j branch-filter i no-inherit d data W weight phys-data data-page-size code-page-size I intr-regs user-regs " +
+		hintPerf: "b branch-any j branch-filter i no-inherit d data W weight phys-data data-page-size code-page-size I intr-regs user-regs " +
 			"user-callchains kernel-callchains exclude-perf transaction clang-path aio k clockid off-cpu control strict-freq vmlinux n no-samples s stat",
 	},
 	"report": {
-		cureLeave:         "f force asm-raw demangle",
-		cureText:          "tui gtk stdio2",
-		cureRaw:           "D dump-raw-trace header header-only I show-info stats",
+		hintLeave:         "f force asm-raw demangle",
+		hintText:          "tui gtk stdio2",
+		hintRaw:           "D dump-raw-trace header header-only I show-info stats",
 		"write -g caller": "G inverted",
 		"write --event":   "e",
 		"write --comm":    "c comms",
@@ -64,33 +64,33 @@ var perfFlags = map[string]map[string]string{
 		"'gantry script --show-task-events' and '--show-mmap-events' print them": "tasks mmaps",
 		"write 2>/dev/null":             "q quiet",
 		"--format json is for programs": "field-separator",
-		cureNoPerf: "H hierarchy U hide-unresolved max-stack no-demangle x exclude-other parent ignore-callees ignore-vmlinux b branch-stack " +
+		hintNoPerf: "H hierarchy U hide-unresolved max-stack no-demangle x exclude-other parent ignore-callees ignore-vmlinux b branch-stack " +
 			"branch-history total-cycles mem-mode itrace raw-ip samples ns socket-filter show-total-period show-cpu-utilization " +
 			"show-ref-call-graph M disassembler-style objdump prefix latency",
 	},
 	"script": {
-		cureLeave: "f force a all-cpus show-kernel-path",
-		cureRaw:   "D dump-raw-trace header header-only I show-info show-round-events",
+		hintLeave: "f force a all-cpus show-kernel-path",
+		hintRaw:   "D dump-raw-trace header header-only I show-info show-round-events",
 		"pipe it: gantry script | PROGRAM; the text is that of perf script": "s script g gen-script l list",
 		"write --comm":                          "comms",
 		"write --kallsyms FILE, or --symfs DIR": "k vmlinux",
-		cureNoPerf: "S symbols dsos no-demangle reltime deltatime per-event-dump max-blocks stop-bt xed itrace insn-trace call-trace call-ret-trace " +
+		hintNoPerf: "S symbols dsos no-demangle reltime deltatime per-event-dump max-blocks stop-bt xed itrace insn-trace call-trace call-ret-trace " +
 			"d debug-mode L Latency switch-on switch-off graph-function addr2line dlfilter dlarg guestmount",
 	},
 	"annotate": {
-		cureLeave: "f force P full-paths q quiet v verbose",
-		cureText:  "tui gtk stdio2",
-		cureRaw:   "D dump-raw-trace",
+		hintLeave: "f force P full-paths q quiet v verbose",
+		hintText:  "tui gtk stdio2",
+		hintRaw:   "D dump-raw-trace",
 		"source lines are always shown: leave it out": "l print-line",
 		"write --kallsyms FILE, or --symfs DIR":       "k vmlinux m modules",
 		"write -s":                                    "S",
-		cureNoPerf:                                    "M disassembler-style asm-raw show-total-period percent-type group skip-missing prefix prefix-strip",
+		hintNoPerf:                                    "M disassembler-style asm-raw show-total-period percent-type group skip-missing prefix prefix-strip",
 	},
 }
 
-// perfFlagCure says what to write for the flags of perf that err names, "" if
+// perfFlagHint says what to write for the flags of perf that err names, "" if
 // it names none.
-func perfFlagCure(command string, err error) string {
+func perfFlagHint(command string, err error) string {
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) {
 		return ""
@@ -121,8 +121,8 @@ var otherCommands = map[string]string{
 	"version":       "'gantry --version'",
 }
 
-// withCure attaches what to do, if something is known, to err.
-func withCure(err error, cure string) error {
+// withHint attaches what to do, if something is known, to err.
+func withHint(err error, cure string) error {
 	if cure == "" {
 		return err
 	}
@@ -134,14 +134,14 @@ func withCure(err error, cure string) error {
 func checkNamespaces(list []string) error {
 	for _, name := range list {
 		if strings.HasPrefix(name, "-") {
-			return withCure(errors.New("-n is a Kubernetes namespace here, and takes a name"), "perf's -n of reports is -N, --show-nr-samples")
+			return withHint(errors.New("-n is a Kubernetes namespace here, and takes a name"), "perf's -n of reports is -N, --show-nr-samples")
 		}
 	}
 	return nil
 }
 
-// perfKeyCure says what to do about what perf takes for a sort key.
-func perfKeyCure(keys string) string {
+// perfKeyHint says what to do about what perf takes for a sort key.
+func perfKeyHint(keys string) string {
 	for key := range strings.SplitSeq(keys, ",") {
 		switch strings.TrimSpace(key) {
 		case "overhead", "overhead_self", "overhead_children", "overhead_sys", "overhead_us":

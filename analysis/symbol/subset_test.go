@@ -49,7 +49,7 @@ func TestSieve(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	const span, rounds = 300, 4000
 	sifted := 0
-	var s sieve
+	var s symbolSubset
 	for round := range rounds {
 		names, entries := makeEntries(make([][2]uint64, 1+r.IntN(30))...)
 		odd := r.IntN(4) // how odd the file is
@@ -90,7 +90,7 @@ func TestSieve(t *testing.T) {
 func TestSieveOfSymbolsOnly(t *testing.T) {
 	names, entries := makeEntries([2]uint64{10, 20}, [2]uint64{20, 60}, [2]uint64{30, 100}, [2]uint64{70, 90})
 	entries[2].label, entries[2].noSize = true, true
-	var s sieve
+	var s symbolSubset
 	s.reset([]uint64{5, 19, 20, 59, 60, 89})
 	for i := range entries[:2] {
 		s.add([]byte(names), &entries[i], anyName)
@@ -111,7 +111,7 @@ func TestSieveOfSymbolsOnly(t *testing.T) {
 // TestReadELFAt compares objects of some addresses with those of all.
 func TestReadELFAt(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
-	mem := new(room)
+	mem := new(scratch)
 	cxx := buildProgram(t, "c++", cxxProgram)
 	for _, path := range []string{goCompiler(t), cxx, buildProgram(t, "c", cProgram), stripped(t, cxx)} {
 		f, err := os.Open(path)
@@ -126,7 +126,7 @@ func TestReadELFAt(t *testing.T) {
 		all := mustReadELF(t, path)
 		for _, n := range []int{0, 1, 2000} {
 			offsets := someAddrs(r, n, uint64(st.Size()))
-			part, err := (&loader{offsets: offsets, room: mem}).read(f, st.Size())
+			part, err := (&loader{offsets: offsets, scratch: mem}).read(f, st.Size())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -60,10 +60,10 @@ func (m *kernelMap) value(address uint64) (offset uint32, ok bool) {
 	return uint32(address - m.values), true
 }
 
-// tell makes of instructions as the kernel has them those that it tells of a
+// sanitize makes of instructions as the kernel has them those that it tells of a
 // program (xlated_prog_insns of struct bpf_prog_info): maps by their ids, and the codes of
 // linux/bpf.h. It is false if an address may be that of a map that has no known place.
-func tell(b []byte, maps []kernelMap) bool {
+func sanitize(b []byte, maps []kernelMap) bool {
 	for at := 0; at+insnSize <= len(b); at += insnSize {
 		switch code := b[at]; {
 		case code == innerTailCall:
@@ -75,7 +75,7 @@ func tell(b []byte, maps []kernelMap) bool {
 			if at+2*insnSize > len(b) {
 				return false
 			}
-			if !tellMap(b[at:at+2*insnSize], maps) {
+			if !sanitizeMap(b[at:at+2*insnSize], maps) {
 				return false
 			}
 			at += insnSize
@@ -87,8 +87,8 @@ func tell(b []byte, maps []kernelMap) bool {
 	return true
 }
 
-// tellMap is tell for a 64-bit constant.
-func tellMap(b []byte, maps []kernelMap) bool {
+// sanitizeMap is tell for a 64-bit constant.
+func sanitizeMap(b []byte, maps []kernelMap) bool {
 	address := uint64(binary.LittleEndian.Uint32(b[12:]))<<32 | uint64(binary.LittleEndian.Uint32(b[4:]))
 	known := true
 	for i := range maps {

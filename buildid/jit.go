@@ -12,15 +12,15 @@ import (
 
 // Names of generated code in the store.
 const (
-	codeName = "code"
-	codePath = "[jit]"
+	jitName = "code"
+	jitPath = "[jit]"
 )
 
-// AddCode copies what a compiler that runs with a program wrote about the
+// AddJIT copies what a compiler that runs with a program wrote about the
 // functions it generated, a perf map or a jitdump of at most limit bytes, into
 // the store. It returns the id to look it up by, a hash of the content. The file
 // may grow meanwhile: what was copied counts.
-func (s *Store) AddCode(r io.Reader, limit int64) (ID, error) {
+func (s *Store) AddJIT(r io.Reader, limit int64) (ID, error) {
 	temp, err := s.copyTemp(r, limit)
 	if err != nil {
 		return ID{}, fmt.Errorf("add generated code to build-id store: %w", err)
@@ -28,7 +28,7 @@ func (s *Store) AddCode(r io.Reader, limit int64) (ID, error) {
 	defer temp.close(s)
 	id, err := s.hashFile(temp.name)
 	if err == nil {
-		err = s.place(temp.name, id, codePath, codeName)
+		err = s.place(temp.name, id, jitPath, jitName)
 	}
 	if err != nil {
 		return ID{}, fmt.Errorf("add generated code to build-id store: %w", err)
@@ -36,14 +36,14 @@ func (s *Store) AddCode(r io.Reader, limit int64) (ID, error) {
 	return id, nil
 }
 
-// LookupCode opens what AddCode has kept, and checks that it is that. The caller
+// LookupJIT opens what AddCode has kept, and checks that it is that. The caller
 // closes it. The error is fs.ErrNotExist if there is none, and ErrMismatch if
 // there is another in its place, which is dropped.
-func (s *Store) LookupCode(id ID) (f *os.File, size int64, err error) {
+func (s *Store) LookupJIT(id ID) (f *os.File, size int64, err error) {
 	if id.Kind() != KindContent {
 		return nil, 0, fmt.Errorf("look up generated code %q: %w", id, fs.ErrNotExist)
 	}
-	name := path.Join(linkOf(id), codeName)
+	name := path.Join(linkOf(id), jitName)
 	f, size, err = s.openFile(name)
 	if err != nil {
 		return nil, 0, fmt.Errorf("look up generated code %s: %w", id, err)

@@ -7,12 +7,12 @@ import (
 	"unsafe"
 )
 
-// A sieve keeps of the symbols of a binary those that the look-ups of some
+// A symbolSubset keeps of the symbols of a binary those that the look-ups of some
 // addresses find: for each address, the last one that begins at or before it.
 // Most look-ups need no more, and then nothing has to be sorted, and no table
 // of all symbols be made. Where more would be needed, as with functions that
 // lie in each other, entries says so.
-type sieve struct {
+type symbolSubset struct {
 	between
 	gaps    []gap
 	list    []entry // room for entries
@@ -31,14 +31,14 @@ type gap struct {
 }
 
 // reset makes s a sieve for addresses that ascend, none of them twice.
-func (s *sieve) reset(wanted []uint64) {
+func (s *symbolSubset) reset(wanted []uint64) {
 	s.between.reset(wanted)
 	s.gaps, s.failed, s.aliases = s.gaps[:0], false, demangling{}
 }
 
 // between finds the gap between two wanted addresses that a symbol begins in.
 type between struct {
-	wanted ascending
+	wanted addressIndex
 	// slots are numbers of gaps, plus one, 0 for one where nothing begins: the
 	// i-th is behind wanted[i-1] and up to wanted[i], one more behind all.
 	slots []int32
@@ -56,7 +56,7 @@ func (b *between) reset(wanted []uint64) {
 func (b *between) slot(start uint64) *int32 {
 	addrs, i := b.wanted.addrs, b.at
 	if i == 0 || start > addrs[i-1] {
-		for end := min(i+maxSteps, len(addrs)); i < end && start > addrs[i]; i++ {
+		for end := min(i+maxProbes, len(addrs)); i < end && start > addrs[i]; i++ {
 		}
 		if i == len(addrs) || start <= addrs[i] {
 			b.at = i
@@ -70,11 +70,11 @@ func (b *between) slot(start uint64) *int32 {
 	return &b.slots[b.at]
 }
 
-// maxSteps is how many gaps are tried before the right one is searched for.
-const maxSteps = 8
+// maxProbes is how many gaps are tried before the right one is searched for.
+const maxProbes = 8
 
 // wants says whether an address lies between start and end.
-func (s *sieve) wants(start, end uint64) bool {
+func (s *symbolSubset) wants(start, end uint64) bool {
 	if end <= start {
 		return false
 	}
@@ -84,7 +84,7 @@ func (s *sieve) wants(start, end uint64) bool {
 
 // add takes the next symbol of the file, if named accepts it. That is asked
 // only where it counts, since names are all over the memory.
-func (s *sieve) add(names []byte, e *entry, named func(e *entry) bool) {
+func (s *symbolSubset) add(names []byte, e *entry, named func(e *entry) bool) {
 	slot := s.slot(e.start)
 	if *slot == 0 {
 		s.gaps = append(s.gaps, gap{})
@@ -123,7 +123,7 @@ func (g *gap) drop(e *entry) {
 // count, and so not the one between the start of a function and an address in
 // it. If the closest does not cover the address, one that was not kept may do,
 // or a label. They are valid until the next reset.
-func (s *sieve) entries() (_ []entry, ok bool) {
+func (s *symbolSubset) entries() (_ []entry, ok bool) {
 	list := s.list[:0]
 	var last *entry    // begins closest to the address
 	var label *gap     // has the label that begins closest

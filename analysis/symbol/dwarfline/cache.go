@@ -8,22 +8,22 @@ import (
 	"fmt"
 )
 
-// openKept takes what the cache has for the file, if it is worth it.
-func (d *Data) openKept() {
-	if d.opts.Cache == nil || d.src.Size() < minKept {
+// openCache takes what the cache has for the file, if it is worth it.
+func (d *Data) openCache() {
+	if d.opts.Cache == nil || d.src.Size() < minCached {
 		d.opts.Cache = nil
 		return
 	}
-	d.loadKept()
+	d.loadCache()
 }
 
-func (d *Data) loadKept() {
+func (d *Data) loadCache() {
 	d.key = d.src.sum()
 	b, err := d.opts.Cache.Derived(d.key)
 	if err != nil {
 		return
 	}
-	k, err := readKept(b, d.key)
+	k, err := readCached(b, d.key)
 	if err != nil {
 		return
 	}
@@ -32,7 +32,7 @@ func (d *Data) loadKept() {
 			return
 		}
 	}
-	d.kept = k
+	d.cached = k
 }
 
 // worthSaving is how much more than what is kept new tables have to be: this
@@ -47,7 +47,7 @@ func (d *Data) Save() error {
 		return nil
 	}
 	defer func() { d.err = nil }() // names that nobody asked for may be broken
-	w := newKeptWriter(d.kept)
+	w := newKeptWriter(d.cached)
 	fresh, size := make(map[int][]byte), 0
 	for i, u := range d.main.units {
 		if !u.loaded || len(u.dwoName) > 0 || u.lines.seqs != nil || w.has(i) {
@@ -59,14 +59,14 @@ func (d *Data) Save() error {
 			return nil
 		}
 	}
-	if d.kept != nil && size < len(d.kept.parts)/worthSaving || size == 0 {
+	if d.cached != nil && size < len(d.cached.parts)/worthSaving || size == 0 {
 		return nil
 	}
 	content := d.encodeKept(w, fresh)
 	if content == nil {
 		return nil
 	}
-	if err := d.opts.Cache.KeepDerived(d.key, content); err != nil {
+	if err := d.opts.Cache.AddDerived(d.key, content); err != nil {
 		return fmt.Errorf("keep lines: %w", err)
 	}
 	return nil
@@ -115,7 +115,7 @@ func (d *Data) encodeKept(w *keptWriter, fresh map[int][]byte) []byte {
 
 // keptWriter makes parts. Texts are shared by all of them.
 type keptWriter struct {
-	old   *kept // nil if there is none
+	old   *cachedTables // nil if there is none
 	texts []byte
 	at    map[string]uint32 // of the texts
 
@@ -126,7 +126,7 @@ type keptWriter struct {
 }
 
 // newKeptWriter begins with the texts of before.
-func newKeptWriter(old *kept) *keptWriter {
+func newKeptWriter(old *cachedTables) *keptWriter {
 	w := &keptWriter{old: old, at: make(map[string]uint32)}
 	if old == nil {
 		w.text("")

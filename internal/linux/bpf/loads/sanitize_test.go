@@ -60,7 +60,7 @@ func TestTell(t *testing.T) {
 		"subtraction":          same(0x27, 0xa7, 0xa5),
 	} {
 		b, want := insns(c[0]), insns(c[1])
-		if !tell(b, maps) || !bytes.Equal(b, want) {
+		if !sanitize(b, maps) || !bytes.Equal(b, want) {
 			t.Errorf("%s: %x, want %x", name, b, want)
 		}
 	}
@@ -69,13 +69,13 @@ func TestTell(t *testing.T) {
 // What may be the address of a value that is not known where is not told.
 func TestTellUnknown(t *testing.T) {
 	arena := []kernelMap{{address: 0xffff888000001000, id: 7, kind: mapArena}}
-	if b := insns(ld(0xffff888000001000)); !tell(b, arena) {
+	if b := insns(ld(0xffff888000001000)); !sanitize(b, arena) {
 		t.Error("the map itself is not known")
 	}
-	if tell(insns(ld(0xffff888000001008)), arena) {
+	if sanitize(insns(ld(0xffff888000001008)), arena) {
 		t.Error("an address beside an arena is told")
 	}
-	if tell(insns([]uint64{0x18}), nil) {
+	if sanitize(insns([]uint64{0x18}), nil) {
 		t.Error("half an instruction is told")
 	}
 }
@@ -89,7 +89,7 @@ func FuzzTell(f *testing.F) {
 			maps = append(maps, parseMap(m))
 		}
 		n := len(b)
-		if tell(b, maps); len(b) != n {
+		if sanitize(b, maps); len(b) != n {
 			t.Fatal("another length")
 		}
 	})

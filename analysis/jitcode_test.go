@@ -26,7 +26,7 @@ type codeFiles struct {
 	kept  map[buildid.ID][]byte
 }
 
-var _ symbol.MapOpener = codeFiles{}
+var _ symbol.PerfMapOpener = codeFiles{}
 
 type bytesFile struct {
 	*bytes.Reader
@@ -44,7 +44,7 @@ func (c codeFiles) Open(ref symbol.Ref) (symbol.File, int64, error) {
 	return openBytes(c.files[ref.Path])
 }
 
-func (c codeFiles) OpenMap(ref symbol.Ref) (symbol.File, int64, error) {
+func (c codeFiles) OpenPerfMap(ref symbol.Ref) (symbol.File, int64, error) {
 	if b := c.kept[ref.BuildID]; b != nil {
 		return openBytes(b)
 	}

@@ -26,7 +26,7 @@ func (c *memoryCache) Derived(key [32]byte) ([]byte, error) {
 	return bytes.Clone(b), nil
 }
 
-func (c *memoryCache) KeepDerived(key [32]byte, content []byte) error {
+func (c *memoryCache) AddDerived(key [32]byte, content []byte) error {
 	c.saved++
 	c.kept[key] = bytes.Clone(content)
 	return nil
@@ -47,7 +47,7 @@ func (c *memoryCache) only(t testing.TB) (key [32]byte, b []byte) {
 func cached(src *Source, c *memoryCache, o Options) *Data {
 	d := New(src, &o)
 	d.opts.Cache = c
-	d.loadKept()
+	d.loadCache()
 	return d
 }
 
@@ -155,7 +155,7 @@ func TestKeptAlternate(t *testing.T) {
 		}
 		changed := change(load(t, path))
 		again := cached(load(t, path), c, Options{Alt: func() *Source { return changed }})
-		if used := again.kept != nil; used != (name == "same") {
+		if used := again.cached != nil; used != (name == "same") {
 			t.Errorf("%s: used %v", name, used)
 		}
 		sameAnswers(t, d, again, addrs)
@@ -191,11 +191,11 @@ func TestKeptDamaged(t *testing.T) {
 	}
 	key, b := c.only(t)
 	for n := range b {
-		if _, err := readKept(b[:n], key); err == nil {
+		if _, err := readCached(b[:n], key); err == nil {
 			t.Fatalf("%d of %d bytes are taken", n, len(b))
 		}
 	}
-	if _, err := readKept(b, [32]byte{1}); err == nil {
+	if _, err := readCached(b, [32]byte{1}); err == nil {
 		t.Error("taken for another file")
 	}
 	for i := range b {
@@ -209,7 +209,7 @@ func TestKeptDamaged(t *testing.T) {
 // are within the texts.
 func checkKept(t *testing.T, b []byte, key [32]byte, addrs []uint64) {
 	t.Helper()
-	k, err := readKept(b, key)
+	k, err := readCached(b, key)
 	if err != nil {
 		return
 	}

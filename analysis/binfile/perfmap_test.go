@@ -63,12 +63,12 @@ func TestRootMaps(t *testing.T) {
 		if pid == 7 {
 			want = "1000 20 f\n"
 		}
-		f, size, err := r.OpenMap(symbol.Ref{PID: pid, MountNS: 5})
+		f, size, err := r.OpenPerfMap(symbol.Ref{PID: pid, MountNS: 5})
 		if got := mapContent(t, f, size, err); got != want {
 			t.Errorf("process %d: %q, %v", pid, got, err)
 		}
 	}
-	if _, _, err := r.OpenMap(symbol.Ref{PID: 7, MountNS: 6}); !errors.Is(err, fs.ErrNotExist) {
+	if _, _, err := r.OpenPerfMap(symbol.Ref{PID: 7, MountNS: 6}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("of another mount namespace: %v", err)
 	}
 }
@@ -103,7 +103,7 @@ func TestProcessMaps(t *testing.T) {
 		{4711, 5, "1000 20 f\n"}, {4711, 0, "1000 20 f\n"}, {7, 5, "1000 20 f\n"},
 		{4711, 6, ""}, {4712, 5, ""}, {4713, 5, ""}, {99, 5, ""}, {-1, 5, ""},
 	} {
-		f, size, err := p.OpenMap(symbol.Ref{PID: tt.pid, MountNS: tt.ns})
+		f, size, err := p.OpenPerfMap(symbol.Ref{PID: tt.pid, MountNS: tt.ns})
 		if got := mapContent(t, f, size, err); got != tt.want {
 			t.Errorf("process %d: %q, %v", tt.pid, got, err)
 		}
@@ -116,16 +116,16 @@ func TestStoreMaps(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	id, err := store.AddCode(strings.NewReader("1000 20 f\n"), 0)
+	id, err := store.AddJIT(strings.NewReader("1000 20 f\n"), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := &Store{Store: store}
-	f, size, err := s.OpenMap(symbol.Ref{BuildID: id})
+	f, size, err := s.OpenPerfMap(symbol.Ref{BuildID: id})
 	if got := mapContent(t, f, size, err); got != "1000 20 f\n" {
 		t.Errorf("%q, %v", got, err)
 	}
-	if _, _, err := s.OpenMap(symbol.Ref{}); !errors.Is(err, fs.ErrNotExist) {
+	if _, _, err := s.OpenPerfMap(symbol.Ref{}); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
 }

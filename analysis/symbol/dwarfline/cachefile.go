@@ -12,8 +12,8 @@ import (
 type Cache interface {
 	// Derived is what was kept under a key. The error says why there is nothing.
 	Derived(key [32]byte) ([]byte, error)
-	// KeepDerived keeps content under a key. That it could not is no loss.
-	KeepDerived(key [32]byte, content []byte) error
+	// AddDerived keeps content under a key. That it could not is no loss.
+	AddDerived(key [32]byte, content []byte) error
 }
 
 // Kept tables are one block, which is searched as it is:
@@ -46,16 +46,16 @@ const (
 	changesLine = 1 << 1
 	changeBits  = 2
 
-	// minKept is the size of sections that are worth it, maxKept the most
+	// minCached is the size of sections that are worth it, maxKept the most
 	// bytes that are kept of a file.
-	minKept = 1 << 18
-	maxKept = 1 << 28
+	minCached = 1 << 18
+	maxKept   = 1 << 28
 )
 
 var errKept = errors.New("kept lines are of another version or file, or damaged")
 
-// kept is a block. What it says is checked where it is used.
-type kept struct {
+// cachedTables is a block. What it says is checked where it is used.
+type cachedTables struct {
 	altSum  [sha256.Size]byte
 	ranges  []byte
 	units   []byte
@@ -73,12 +73,12 @@ type part struct {
 // state is what there is at an address. Numbers count from 1, 0 is none.
 type state struct{ file, line, fn uint32 }
 
-// readKept checks what finding a part needs.
-func readKept(b []byte, key [sha256.Size]byte) (*kept, error) {
+// readCached checks what finding a part needs.
+func readCached(b []byte, key [sha256.Size]byte) (*cachedTables, error) {
 	if len(b) < keptHead || len(b) > maxKept || string(b[:len(keptMagic)]) != keptMagic || [sha256.Size]byte(b[len(keptMagic):]) != key {
 		return nil, errKept
 	}
-	le, k := binary.LittleEndian, &kept{altSum: [sha256.Size]byte(b[len(keptMagic)+sha256.Size:])}
+	le, k := binary.LittleEndian, &cachedTables{altSum: [sha256.Size]byte(b[len(keptMagic)+sha256.Size:])}
 	counts, b := b[keptHead-16:keptHead], b[keptHead:]
 	var size [4]uint64
 	total := uint64(0)
@@ -104,13 +104,13 @@ func readKept(b []byte, key [sha256.Size]byte) (*kept, error) {
 	return k, nil
 }
 
-func (k *kept) rangeAt(at int) (start, end uint64, unit uint32) {
+func (k *cachedTables) rangeAt(at int) (start, end uint64, unit uint32) {
 	b, le := k.ranges[at:at+keptRange], binary.LittleEndian
 	return le.Uint64(b), le.Uint64(b[8:]), le.Uint32(b[16:])
 }
 
 // unitAt is as Data.unitAt.
-func (k *kept) unitAt(addr uint64) (unit uint32, ok bool) {
+func (k *cachedTables) unitAt(addr uint64) (unit uint32, ok bool) {
 	n := search(k.ranges, keptRange, addr)
 	for i := n; i >= 0 && i > n-maxOverlap; i-- {
 		start, end, unit := k.rangeAt(i * keptRange)
@@ -140,7 +140,7 @@ func search(b []byte, size int, addr uint64) int {
 }
 
 // part is that of a unit, nil if there is none or it is malformed.
-func (k *kept) part(unit uint32) *part {
+func (k *cachedTables) part(unit uint32) *part {
 	if p := k.opened[unit]; p != nil {
 		return p
 	}
@@ -159,7 +159,7 @@ func (k *kept) part(unit uint32) *part {
 }
 
 // partBytes is nil if nothing is kept of a unit.
-func (k *kept) partBytes(unit uint32) []byte {
+func (k *cachedTables) partBytes(unit uint32) []byte {
 	b, le := k.units[unit*keptUnit:], binary.LittleEndian
 	off, size := uint64(le.Uint32(b)), uint64(le.Uint32(b[4:]))
 	if size == 0 || off+size > uint64(len(k.parts)) {
@@ -225,7 +225,7 @@ func zigzag(n int64) uint64   { return uint64(n<<1) ^ uint64(n>>63) }
 func unzigzag(n uint64) int64 { return int64(n>>1) ^ -int64(n&1) }
 
 // file is the path of a file of the part, by its number from 1.
-func (k *kept) file(p *part, n uint32) (path string, ok bool) {
+func (k *cachedTables) file(p *part, n uint32) (path string, ok bool) {
 	if n == 0 {
 		return "", true
 	}
@@ -237,7 +237,7 @@ func (k *kept) file(p *part, n uint32) (path string, ok bool) {
 }
 
 // text is the text at an offset.
-func (k *kept) text(at uint32) (string, bool) {
+func (k *cachedTables) text(at uint32) (string, bool) {
 	if uint64(at)+4 > uint64(len(k.texts)) {
 		return "", false
 	}
@@ -250,7 +250,7 @@ func (k *kept) text(at uint32) (string, bool) {
 }
 
 // calls is as Data.Calls. It is false if the unit of the address is not kept.
-func (k *kept) calls(dst []Call, addr uint64) (calls []Call, ok bool) {
+func (k *cachedTables) calls(dst []Call, addr uint64) (calls []Call, ok bool) {
 	unit, ok := k.unitAt(addr)
 	if !ok {
 		return dst, true
@@ -279,7 +279,7 @@ func (k *kept) calls(dst []Call, addr uint64) (calls []Call, ok bool) {
 
 // chain appends the calls from function fn outwards; c is the innermost, less
 // its name.
-func (k *kept) chain(dst []Call, p *part, fn uint32, c Call) ([]Call, bool) {
+func (k *cachedTables) chain(dst []Call, p *part, fn uint32, c Call) ([]Call, bool) {
 	le, out := binary.LittleEndian, dst
 	for {
 		at := keptFunc * (uint64(fn) - 1)

@@ -15,18 +15,18 @@ import (
 )
 
 var (
-	_ symbol.MapOpener = (*Root)(nil)
-	_ symbol.MapOpener = (*Processes)(nil)
-	_ symbol.MapOpener = (*Store)(nil)
+	_ symbol.PerfMapOpener = (*Root)(nil)
+	_ symbol.PerfMapOpener = (*Processes)(nil)
+	_ symbol.PerfMapOpener = (*Store)(nil)
 )
 
 // mapPath is where compilers that run with a program write its perf map. The
 // number is that of the process in its own pid namespace.
 func mapPath(pid int32) string { return fmt.Sprintf("/tmp/perf-%d.map", pid) }
 
-// OpenMap opens the perf map of a process of this mount namespace, by its number
+// OpenPerfMap opens the perf map of a process of this mount namespace, by its number
 // on the host; it may have exited.
-func (r *Root) OpenMap(ref symbol.Ref) (symbol.File, int64, error) {
+func (r *Root) OpenPerfMap(ref symbol.Ref) (symbol.File, int64, error) {
 	if ref.MountNS != r.mountNS {
 		return nil, 0, fmt.Errorf("open perf map of another mount namespace: %w", fs.ErrNotExist)
 	}
@@ -54,10 +54,10 @@ func openMap(root *os.Root, path string) (symbol.File, int64, error) {
 	return f, opened.Size(), nil
 }
 
-// OpenMap opens the perf map of a process that still runs, below its root and by
+// OpenPerfMap opens the perf map of a process that still runs, below its root and by
 // its number in its pid namespace. As another process may have the number by
 // now, it must be in the mount namespace of ref, if that is known.
-func (p *Processes) OpenMap(ref symbol.Ref) (symbol.File, int64, error) {
+func (p *Processes) OpenPerfMap(ref symbol.Ref) (symbol.File, int64, error) {
 	root, err := p.root(ref.PID)
 	if err != nil {
 		return nil, 0, err
@@ -94,7 +94,7 @@ func innerPID(dir string, pid int32) int32 {
 	return pid
 }
 
-// OpenMap opens what was kept of generated code under the id of ref.
-func (s *Store) OpenMap(ref symbol.Ref) (symbol.File, int64, error) {
-	return opened(s.LookupCode(ref.BuildID))
+// OpenPerfMap opens what was kept of generated code under the id of ref.
+func (s *Store) OpenPerfMap(ref symbol.Ref) (symbol.File, int64, error) {
+	return opened(s.LookupJIT(ref.BuildID))
 }

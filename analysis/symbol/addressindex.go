@@ -4,20 +4,20 @@ package symbol
 
 import "slices"
 
-// ascending finds places among ascending addresses, no two equal. Its zero
+// addressIndex finds places among ascending addresses, no two equal. Its zero
 // value has none.
 //
 // The range is cut into equal pieces, about one per address, so that a search
 // begins near its end: piece[i] is the number of addresses before the i-th
 // piece, which is 1<<shift long.
-type ascending struct {
+type addressIndex struct {
 	addrs []uint64
 	piece []int32
 	shift uint8
 }
 
 // reset makes a the places of these addresses.
-func (a *ascending) reset(addrs []uint64) {
+func (a *addressIndex) reset(addrs []uint64) {
 	a.addrs, a.piece, a.shift = addrs, a.piece[:0], 0
 	n := len(addrs)
 	if n == 0 {
@@ -42,7 +42,7 @@ func (a *ascending) reset(addrs []uint64) {
 
 // last is the index of the last address that is not behind addr, -1 if there
 // is none.
-func (a *ascending) last(addr uint64) int {
+func (a *addressIndex) last(addr uint64) int {
 	addrs := a.addrs
 	if len(addrs) == 0 || addr < addrs[0] {
 		return -1
