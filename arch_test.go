@@ -49,13 +49,14 @@ var house = []tree{
 	{"internal/linux/procfs", 1, both},
 	{"internal/linux/procroot", 1, both},
 	{"container", 2, both},
+	{"internal/config", 3, both},
 	{"analysis", 3, read},
 	{"capture", 3, live},
 	{"tracens", 3, live},
 	{"view", 4, read},
-	{"agent", 4, live},
-	{"cli", 5, both},
-	{"cmd/gantry", 6, both},
+	{"agent", 5, live},
+	{"cli", 6, both},
+	{"cmd/gantry", 7, both},
 }
 
 // neighbours are the imports on one floor that are allowed, one way only.

@@ -113,7 +113,7 @@ func checkNames(t *testing.T, rec *recording, list ...*testutil.Container) {
 		}
 	}
 	for _, want := range list {
-		found, err := c.table.ByID(want.ID)
+		found, err := tableByID(&c.table, want.ID)
 		if err != nil {
 			t.Errorf("the file does not know container %s: %v", want.ID, err)
 			continue
@@ -188,7 +188,7 @@ func TestShortContainer(t *testing.T) {
 			return
 		}
 		defer r.names.mu.Unlock()
-		if c, err := r.names.table.ByID(want); err == nil && c.Name == want {
+		if c, err := tableByID(r.names.table, want); err == nil && c.Name == want {
 			select {
 			case known <- struct{}{}:
 			default:
@@ -249,4 +249,13 @@ func TestKilledRecorderLeavesAFile(t *testing.T) {
 	if feats.TracingData == nil || feats.Hostname == "" || feats.ClockData == nil {
 		t.Errorf("features are %+v", feats)
 	}
+}
+
+// tableByID returns the one container with an id.
+func tableByID(t *container.Table, id string) (*container.Container, error) {
+	list, err := t.Select(container.ByName(id))
+	if err != nil {
+		return nil, err
+	}
+	return list[0], nil
 }

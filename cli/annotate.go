@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -101,8 +102,8 @@ func (f *annotateFlags) run(e *env, cmd *cobra.Command, args []string) error {
 	err = writeOutput(e, f.output, func(w io.Writer) error { return f.write(e, w, list, arch) })
 	explainWarnings(e.stderr, f.input, s)
 	r.sources.explain(e.stderr)
-	f.explain(e, p, s, len(list), hidden)
-	return err
+	f.explainAmbiguous(e.stderr)
+	return cmp.Or(err, f.explain(e, p, s, len(list), hidden))
 }
 
 // parse checks the flags.
@@ -164,17 +165,18 @@ func explainNoCode(stderr io.Writer, l *annotate.Listing) {
 }
 
 // explain says what is not shown.
-func (f *annotateFlags) explain(e *env, p *profile.Profile, s *analysis.Session, shown, hidden int) {
+func (f *annotateFlags) explain(e *env, p *profile.Profile, s *analysis.Session, shown, hidden int) (err error) {
 	if hidden > 0 {
 		fmt.Fprintf(e.stderr, "gantry: %s below %v %% not shown: see --percent-limit\n", plural(hidden, "function", "functions"), f.opts.PercentLimit)
 	}
 	if shown > 0 {
-		return
+		return nil
 	}
 	switch filter := f.opts.Filter.String(); {
 	case hidden > 0:
 	case filter != "":
 		fmt.Fprintf(e.stderr, "gantry: %s: no function with samples matches %s\n", f.input, profile.Printable(filter))
+		err = &exitError{code: 1}
 	default:
 		fmt.Fprintf(e.stderr, "gantry: %s: no function has samples\n", f.input)
 	}
@@ -185,6 +187,7 @@ func (f *annotateFlags) explain(e *env, p *profile.Profile, s *analysis.Session,
 	if len(failures) > 0 {
 		fmt.Fprintln(e.stderr, "hint: add missing files with 'gantry buildid add FILE', or ask for them with --debuginfod")
 	}
+	return err
 }
 
 // skids are the events whose samples are taken by an interrupt, which comes

@@ -26,7 +26,8 @@ import (
 
 // bpfDumpFlags are the flags of gantry bpf dump.
 type bpfDumpFlags struct {
-	input, output string
+	input string
+	formatFlags
 }
 
 func newBPFDumpCmd(e *env) *cobra.Command {
@@ -39,11 +40,8 @@ machine code, with the lines of source that they come from. With -i, those of a
 recording, all without an ID; else those that are loaded.`,
 		Example: `  gantry bpf dump 42
   gantry bpf dump -i perf.data        all of a recording
-  gantry bpf dump -o json 42          with code, types and lines as data`,
+  gantry bpf dump --format json 42    with code, types and lines as data`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if f.output != "text" && f.output != "json" {
-				return usageError(cmd, fmt.Errorf("unknown output %q: use text or json", f.output))
-			}
 			ids, err := bpfIDs(args)
 			if err == nil && len(ids) == 0 && f.input == "" {
 				err = errors.New("which program? 'gantry bpf list' has the ids")
@@ -51,23 +49,22 @@ recording, all without an ID; else those that are loaded.`,
 			if err != nil {
 				return usageError(cmd, err)
 			}
-			return f.run(e, ids)
+			return f.formatFlags.run(e, cmd, func(e *env) error { return f.dump(e, ids) })
 		},
 	}
 	fl := cmd.Flags()
 	fl.StringVarP(&f.input, "input", "i", "", "of a recording: `FILE`, or - for standard input")
-	fl.StringVarP(&f.output, "output", "o", "text", "`FORMAT`: text or json")
-	complete(cmd, "output", false, []string{"text", "json"})
+	f.formatFlags.register(cmd, "text", "json")
 	return cmd
 }
 
-func (f *bpfDumpFlags) run(e *env, ids []uint32) error {
+func (f *bpfDumpFlags) dump(e *env, ids []uint32) error {
 	list, err := f.find(e, ids)
 	if err != nil {
 		return err
 	}
 	b := bufio.NewWriter(e.stdout)
-	if f.output == "json" {
+	if f.format == "json" {
 		return writeBPFDumps(b, list)
 	}
 	for i := range list {
@@ -157,7 +154,7 @@ func liveBPF(ids []uint32) ([]recordedBPF, error) {
 	return list, nil
 }
 
-// bpfDump is a program in -o json. Bytes are base64.
+// bpfDump is a program in --format json. Bytes are base64.
 type bpfDump struct {
 	bpfProgram
 	XlatedCode []byte        `json:"xlated,omitempty"`

@@ -3,7 +3,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,11 +22,9 @@ import (
 
 // bpfListFlags are the flags of gantry bpf list.
 type bpfListFlags struct {
-	output string
-	stats  timeValue
+	formatFlags
+	stats timeValue
 }
-
-const bpfListOutputs = "table, wide, json"
 
 func newBPFListCmd(e *env) *cobra.Command {
 	f := new(bpfListFlags)
@@ -42,20 +39,18 @@ With --stats the kernel counts runs and their time meanwhile, which costs each
 run some 20 ns; CPU is percent of one CPU.`,
 		Example: `  gantry bpf list
   gantry bpf list --stats 5s
-  gantry bpf list -o json 42`,
-		RunE: func(cmd *cobra.Command, args []string) error { return f.run(e, cmd, args) },
+  gantry bpf list --format json 42`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return f.formatFlags.run(e, cmd, func(e *env) error { return f.list(e, cmd, args) })
+		},
 	}
 	fl := cmd.Flags()
-	fl.StringVarP(&f.output, "output", "o", "table", "`FORMAT`: "+bpfListOutputs)
+	f.formatFlags.register(cmd, "table", "wide", "json")
 	fl.Var(&f.stats, "stats", "count runs for `TIME`: 5s")
-	complete(cmd, "output", false, []string{"table", "wide", "json"})
 	return cmd
 }
 
-func (f *bpfListFlags) run(e *env, cmd *cobra.Command, args []string) error {
-	if !slices.Contains([]string{"table", "wide", "json"}, f.output) {
-		return usageError(cmd, fmt.Errorf("unknown output %q: use one of %s", f.output, bpfListOutputs))
-	}
+func (f *bpfListFlags) list(e *env, cmd *cobra.Command, args []string) error {
 	ids, err := bpfIDs(args)
 	if err != nil {
 		return usageError(cmd, err)
@@ -73,15 +68,15 @@ func (f *bpfListFlags) run(e *env, cmd *cobra.Command, args []string) error {
 		return err
 	}
 	switch {
-	case f.output == "json":
+	case f.format == "json":
 		return writeJSON(e.stdout, append([]bpfProgram{}, list...))
 	case len(list) == 0:
 		fmt.Fprintln(e.stderr, "gantry: no BPF program is loaded")
 		return nil
 	}
 	width := 0
-	if f.output == "table" {
-		width = cmp.Or(terminalWidth(e.stdout), defaultWidth)
+	if f.format == "table" {
+		width = tableWidth(e.stdout)
 	}
 	return writeColumns(e.stdout, f.columns(list, time.Now()), width)
 }

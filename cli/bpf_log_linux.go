@@ -23,8 +23,9 @@ import (
 
 // bpfLogFlags are the flags of gantry bpf log.
 type bpfLogFlags struct {
-	input, output string
-	follow        bool
+	input string
+	formatFlags
+	follow bool
 }
 
 func newBPFLogCmd(e *env) *cobra.Command {
@@ -38,29 +39,28 @@ with --follow on the running system, until Ctrl-C.
 A line has the time, load or unload, the program's id, type and name, who loaded
 it and its container; and why its details are missing, if they are.`,
 		Example: `  gantry bpf log                    of perf.data
-  gantry bpf log -i web.data -o json
+  gantry bpf log -i web.data --format json
   gantry bpf log --follow`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := noArgs(cmd, args); err != nil {
 				return err
 			}
-			if f.output != "text" && f.output != "json" {
-				return usageError(cmd, fmt.Errorf("unknown output %q: use text or json", f.output))
-			}
 			if f.follow && cmd.Flags().Changed("input") {
 				return usageError(cmd, errors.New("--follow is of the running system, -i of a recording"))
 			}
-			if f.follow {
-				return f.live(e, cmd)
-			}
-			return f.read(e)
+			return f.formatFlags.run(e, cmd, func(e *env) error {
+				if f.follow {
+					return f.live(e, cmd)
+				}
+				return f.read(e)
+			})
 		},
 	}
 	fl := cmd.Flags()
 	fl.StringVarP(&f.input, "input", "i", "perf.data", "read from `FILE`, or - for standard input")
 	fl.BoolVar(&f.follow, "follow", false, "of the running system, as it happens")
-	fl.StringVarP(&f.output, "output", "o", "text", "`FORMAT`: text, or json, an object a line")
-	complete(cmd, "output", false, []string{"text", "json"})
+	f.formatFlags.register(cmd, "text", "json")
+	fl.Lookup("format").Usage = "text, or json, an object a line"
 	return cmd
 }
 
@@ -72,7 +72,7 @@ type bpfLogEntry struct {
 }
 
 func (f *bpfLogFlags) write(w io.Writer, x *bpfLogEntry) error {
-	if f.output == "json" {
+	if f.format == "json" {
 		return json.NewEncoder(w).Encode(x)
 	}
 	var tail string

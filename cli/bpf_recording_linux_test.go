@@ -144,14 +144,14 @@ func (fullWriter) Write([]byte) (int, error) { return 0, fs.ErrInvalid }
 func TestBPFFollowFull(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	teller := &bpfLogger{f: &bpfLogFlags{output: "text"}, to: fullWriter{}, ctx: ctx, cancel: cancel, book: bpfprog.NewProgramTable()}
-	teller.load(1)
+	logger := &bpfLogger{f: &bpfLogFlags{formatFlags: formatFlags{format: "text"}}, to: fullWriter{}, ctx: ctx, cancel: cancel, book: bpfprog.NewProgramTable()}
+	logger.load(1)
 	if ctx.Err() != nil {
 		t.Error("ended without a program")
 	}
-	teller.write(&bpfLogEntry{Action: "load"})
-	if ctx.Err() == nil || !errors.Is(teller.failed, fs.ErrInvalid) {
-		t.Errorf("goes on: %v", teller.failed)
+	logger.write(&bpfLogEntry{Action: "load"})
+	if ctx.Err() == nil || !errors.Is(logger.failed, fs.ErrInvalid) {
+		t.Errorf("goes on: %v", logger.failed)
 	}
 	var out bytes.Buffer
 	sumUpBPF(&out, bpfprog.Tally{Lost: 2, Forgot: 1, Notes: []string{"a note"}})

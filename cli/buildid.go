@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"slices"
 	"strings"
 	"time"
 
@@ -22,25 +21,16 @@ import (
 
 // storeFlags are the flags that all commands of the store have.
 type storeFlags struct {
-	dir    string
-	output string
+	dir string
+	formatFlags
 }
 
 func (f *storeFlags) register(cmd *cobra.Command, outputs string) {
 	fl := cmd.Flags()
 	fl.StringVar(&f.dir, "buildid-dir", "", "the build-id store (default ~/.debug, which is perf's)")
 	if outputs != "" {
-		fl.StringVarP(&f.output, "output", "o", strings.Split(outputs, ", ")[0], "`FORMAT`: "+outputs)
-		complete(cmd, "output", false, strings.Split(outputs, ", "))
+		f.formatFlags.register(cmd, strings.Split(outputs, ", ")...)
 	}
-}
-
-// check refuses an output that the command does not have.
-func (f *storeFlags) check(cmd *cobra.Command, outputs string) error {
-	if !slices.Contains(strings.Split(outputs, ", "), f.output) {
-		return usageError(cmd, fmt.Errorf("unknown output %q: use one of %s", f.output, outputs))
-	}
-	return nil
 }
 
 // place is the directory of the store.
@@ -116,12 +106,11 @@ size, the time since the last use, and where the file was. An argument is the
 begin of an id or a path, where * is any text.`,
 		Example: `  gantry buildid list
   gantry buildid list '*/libc.so*'
-  gantry buildid list -o json 3a1f`,
+  gantry buildid list --format json 3a1f`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := f.check(cmd, listOutputs); err != nil {
-				return err
-			}
-			return listStore(e, f, args)
+			return f.formatFlags.run(e, cmd, func(e *env) error {
+				return listStore(e, f, args)
+			})
 		},
 	}
 	f.register(cmd, listOutputs)
@@ -144,7 +133,7 @@ func listStore(e *env, f *storeFlags, args []string) error {
 			return err
 		}
 	}
-	return writeEntries(e.stdout, f.output, list)
+	return writeEntries(e.stdout, f.format, list)
 }
 
 // minIDPrefix is the shortest begin of an id that is taken for one.
@@ -179,7 +168,7 @@ func chooseEntries(all []buildid.Entry, selectors []string) ([]buildid.Entry, er
 	return list, nil
 }
 
-// entryJSON is an entry in -o json.
+// entryJSON is an entry in --format json.
 type entryJSON struct {
 	ID     buildid.ID `json:"id"`
 	Kind   string     `json:"kind"`
@@ -221,7 +210,7 @@ func writeEntries(w io.Writer, output string, list []buildid.Entry) error {
 	}
 	width := 0
 	if output == "table" {
-		width = cmp.Or(terminalWidth(w), defaultWidth)
+		width = tableWidth(w)
 	}
 	return writeColumns(w, entryColumns(list, time.Now()), width)
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/gantry-tools/gantry/buildid"
 	"github.com/gantry-tools/gantry/container"
+	"github.com/gantry-tools/gantry/internal/config"
 	"github.com/gantry-tools/gantry/internal/elffile"
 	"github.com/gantry-tools/gantry/internal/hint"
 )
@@ -52,17 +53,16 @@ serves (FUSE).`,
   gantry buildid add --container web /usr/sbin/nginx /usr/lib/libssl.so.3
   gantry buildid add --source-of 3a1f70 /src/server/*.c`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := f.check(cmd, changeOutputs); err != nil {
-				return err
-			}
-			if len(args) == 0 {
-				return usageError(cmd, errors.New("say which files to add"))
-			}
-			limit, err := parseSize("--max-file", f.maxFile)
-			if err != nil {
-				return usageError(cmd, err)
-			}
-			return f.run(e, cmd.Context(), args, limit)
+			return f.formatFlags.run(e, cmd, func(e *env) error {
+				if len(args) == 0 {
+					return usageError(cmd, errors.New("say which files to add"))
+				}
+				limit, err := config.ParseSize("--max-file", f.maxFile)
+				if err != nil {
+					return usageError(cmd, err)
+				}
+				return f.run(e, cmd.Context(), args, limit)
+			})
 		},
 	}
 	f.register(cmd, changeOutputs)
@@ -76,7 +76,7 @@ serves (FUSE).`,
 // opener opens a regular file that is to be added.
 type opener func(path string) (*os.File, error)
 
-// addedJSON is a file that was added in -o json.
+// addedJSON is a file that was added in --format json.
 type addedJSON struct {
 	ID    buildid.ID   `json:"id"`
 	Kind  buildid.Kind `json:"kind"`
@@ -134,7 +134,7 @@ func (f *addFlags) run(e *env, ctx context.Context, paths []string, limit int64)
 }
 
 func (f *addFlags) write(w io.Writer, added []addedJSON) error {
-	if f.output == "json" {
+	if f.format == "json" {
 		return writeJSON(w, added)
 	}
 	for _, a := range added {

@@ -33,7 +33,7 @@ func containerOpener(ctx context.Context, stderr io.Writer, sel string) (closabl
 		return nil, hint.Wrap(fmt.Errorf("find containers: %w", err), "is /proc mounted? 'gantry doctor' tells more")
 	}
 	warnings := r.Refresh(ctx)
-	found, err := r.Table().Select(sel)
+	found, err := r.Table().Select(container.ByName(sel))
 	if errors.Is(err, container.ErrNoMatch) {
 		err = hint.Wrap(err, nearContainers(r.Table(), sel))
 	}

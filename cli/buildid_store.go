@@ -13,6 +13,7 @@ import (
 
 	"github.com/gantry-tools/gantry/buildid"
 	"github.com/gantry-tools/gantry/container"
+	"github.com/gantry-tools/gantry/internal/config"
 	"github.com/gantry-tools/gantry/internal/hint"
 )
 
@@ -30,13 +31,12 @@ of an id (4 digits or more) or the path where the file was, where * is any text.
 		Example: `  gantry buildid remove 3a1f70
   gantry buildid remove '/home/me/build/*'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := f.check(cmd, changeOutputs); err != nil {
-				return err
-			}
-			if all == (len(args) > 0) {
-				return usageError(cmd, errors.New("say what to remove: ids, paths, or --all"))
-			}
-			return removeEntries(e, f, args)
+			return f.formatFlags.run(e, cmd, func(e *env) error {
+				if all == (len(args) > 0) {
+					return usageError(cmd, errors.New("say what to remove: ids, paths, or --all"))
+				}
+				return removeEntries(e, f, args)
+			})
 		},
 	}
 	f.register(cmd, changeOutputs)
@@ -69,10 +69,10 @@ func removeEntries(e *env, f *storeFlags, args []string) error {
 	defer s.Close()
 	for i := range list {
 		if err := s.Remove(&list[i]); err != nil {
-			return errors.Join(writeRemoved(e.stdout, f.output, list[:i]), mayNotWrite(err))
+			return errors.Join(writeRemoved(e.stdout, f.format, list[:i]), mayNotWrite(err))
 		}
 	}
-	return writeRemoved(e.stdout, f.output, list)
+	return writeRemoved(e.stdout, f.format, list)
 }
 
 // mayNotWrite is what helps where a store cannot be changed.
@@ -115,25 +115,24 @@ writers that were killed, links that lead nowhere, files that no link leads to.`
   gantry buildid prune --max-age 8w --dry-run`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := f.check(cmd, changeOutputs); err != nil {
-				return err
-			}
-			conf, err := readConfig(f.config)
-			if err != nil {
-				return err
-			}
-			limits, err := f.limits(conf.store)
-			if err != nil {
-				return usageError(cmd, err)
-			}
-			return f.run(e, limits)
+			return f.formatFlags.run(e, cmd, func(e *env) error {
+				conf, err := config.Read(f.config)
+				if err != nil {
+					return err
+				}
+				limits, err := f.limits(conf.Store)
+				if err != nil {
+					return usageError(cmd, err)
+				}
+				return f.run(e, limits)
+			})
 		},
 	}
 	f.register(cmd, changeOutputs)
 	fl := cmd.Flags()
 	fl.StringVar(&f.maxSize, "max-size", "", "`SIZE` that the files may have together, such as 10G")
 	fl.StringVar(&f.maxAge, "max-age", "", "`AGE` since the last use, such as 30d")
-	fl.StringVar(&f.config, "config", "", "configuration `FILE` with limits, which flags replace (default "+defaultConfig+")")
+	fl.StringVar(&f.config, "config", "", "configuration `FILE` with limits, which flags replace (default "+config.DefaultFile+")")
 	fl.BoolVarP(&f.dryRun, "dry-run", "n", false, "remove nothing, say what would be")
 	return cmd
 }
@@ -143,19 +142,19 @@ func (f *pruneFlags) limits(conf buildid.Limits) (l buildid.Limits, err error) {
 	l = conf
 	l.DryRun = f.dryRun
 	if f.maxSize != "" {
-		if l.MaxSize, err = parseSize("--max-size", f.maxSize); err == nil && l.MaxSize == 0 {
+		if l.MaxSize, err = config.ParseSize("--max-size", f.maxSize); err == nil && l.MaxSize == 0 {
 			err = errors.New("--max-size 0 would remove everything: that is 'gantry buildid remove --all'")
 		}
 	}
 	if f.maxAge != "" && err == nil {
-		if l.MaxAge, err = parseAge("--max-age", f.maxAge); err == nil && l.MaxAge == 0 {
+		if l.MaxAge, err = config.ParseAge("--max-age", f.maxAge); err == nil && l.MaxAge == 0 {
 			err = errors.New("--max-age 0 would remove everything: that is 'gantry buildid remove --all'")
 		}
 	}
 	return l, err
 }
 
-// pruneJSON is the result of prune in -o json.
+// pruneJSON is the result of prune in --format json.
 type pruneJSON struct {
 	DryRun  bool        `json:"dry_run,omitempty"`
 	Removed []entryJSON `json:"removed"`
@@ -172,10 +171,10 @@ func (f *pruneFlags) run(e *env, limits buildid.Limits) error {
 	}
 	defer s.Close()
 	p, failed := s.Prune(limits)
-	if f.output == "json" {
+	if f.format == "json" {
 		err = writeJSON(e.stdout, pruneJSON{limits.DryRun, entriesJSON(p.Removed), p.Freed, p.Kept, p.Size, p.Temps})
 	} else {
-		err = writeRemoved(e.stdout, f.output, p.Removed)
+		err = writeRemoved(e.stdout, f.format, p.Removed)
 	}
 	verb := "removed"
 	if limits.DryRun {
@@ -203,10 +202,9 @@ matches proves that the file is the right one only if nobody changed it since.
 
 Exit status 1 if a file is bad or cannot be read.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := f.check(cmd, changeOutputs); err != nil {
-				return err
-			}
-			return verifyStore(e, f, args, !dry)
+			return f.formatFlags.run(e, cmd, func(e *env) error {
+				return verifyStore(e, f, args, !dry)
+			})
 		},
 	}
 	f.register(cmd, changeOutputs)
@@ -214,7 +212,7 @@ Exit status 1 if a file is bad or cannot be read.`,
 	return cmd
 }
 
-// badJSON is a bad file in -o json.
+// badJSON is a bad file in --format json.
 type badJSON struct {
 	ID    buildid.ID `json:"id"`
 	Path  string     `json:"path"`
@@ -233,7 +231,7 @@ func verifyStore(e *env, f *storeFlags, args []string, drop bool) error {
 	for _, b := range found {
 		bad = append(bad, badJSON{b.Entry.ID, b.Entry.Path, b.Name, b.Err.Error()})
 	}
-	if f.output == "json" {
+	if f.format == "json" {
 		err = writeJSON(e.stdout, struct {
 			Files   int       `json:"files"`
 			Bad     []badJSON `json:"bad"`

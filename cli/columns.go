@@ -6,13 +6,21 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 )
 
-// defaultWidth is the width of a table where no terminal tells one.
-const defaultWidth = 80
+// tableWidth is the width that a table is cut to, 0 for none: that of the terminal,
+// or COLUMNS. Nothing is cut into a pipe or a file.
+func tableWidth(w io.Writer) int {
+	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n > 0 {
+		return n
+	}
+	return terminalWidth(w)
+}
 
 // cutting is where a cell may lose text to make the table fit.
 type cutting uint8
@@ -115,10 +123,10 @@ func fit(cols []column, width int) []int {
 	return widths
 }
 
-// shorten cuts s to width.
+// shorten cuts s to width, unless that is 0.
 func shorten(s string, width int, where cutting) string {
 	n := utf8.RuneCountInString(s)
-	if n <= width {
+	if n <= width || width == 0 {
 		return s
 	}
 	runes := []rune(s)

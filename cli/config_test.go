@@ -4,12 +4,10 @@ package cli
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -31,78 +29,6 @@ definitions:
       - /jobs/*
       - "**/batch-*"
 `
-
-func TestParseConfig(t *testing.T) {
-	c, err := parseConfig("c.yaml", []byte(goodConfig))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(c.definitions) != 2 || c.definitions[0].String() != "web=pid,net" || c.definitions[1].String() != "job=mnt;cgroup=/jobs/*;cgroup=/**/batch-*" {
-		t.Errorf("%v", c.definitions)
-	}
-	for _, empty := range []string{"", "# nothing\n", "---\n", "definitions:\n", "{}\n", "definitions: {}\n"} {
-		if c, err := parseConfig("c.yaml", []byte(empty)); err != nil || len(c.definitions) != 0 {
-			t.Errorf("%q: %v, %v", empty, c, err)
-		}
-	}
-}
-
-func TestParseConfigErrors(t *testing.T) {
-	for _, tt := range []struct{ text, want string }{
-		{"definition:\n", `c.yaml:1:1: unknown field "definition": the configuration has definitions`},
-		{"definitions:\n  web: [pid]\n", "c.yaml:2:8: a definition is not a list of NAME: VALUE"},
-		{"definitions:\n  web:\n    namespace: [pid]\n", `c.yaml:3:5: unknown field "namespace": a definition has cgroups, namespaces`},
-		{"definitions:\n  web:\n    namespaces: pid\n", "c.yaml:3:17: not a list: write [a, b]"},
-		{"definitions:\n  web:\n    namespaces: [pid, foo]\n", `c.yaml:3:23: unknown namespace "foo"`},
-		{"definitions:\n  web:\n    namespaces: [pid, pid]\n", "c.yaml:3:23: namespace pid is given twice"},
-		{"definitions:\n  web:\n    namespaces: [pid, [net]]\n", "c.yaml:3:23: not a text"},
-		{"definitions:\n  web: {}\n", "c.yaml:2:8: it names neither"},
-		{"definitions:\n  web:\n    namespaces: []\n", "c.yaml:3:5: it names neither"},
-		{"definitions:\n  web:\n    cgroups: [/ok, /a/b**]\n", "c.yaml:3:24: ** is not a whole component"},
-		{"definitions:\n  web:\n    cgroups: [/ok, \"/a/b**\"]\n", "c.yaml:3:20: ** is not a whole component"},
-		{"definitions:\n  a b: {namespaces: [pid]}\n", `c.yaml:2:4: "a b" cannot be a name`},
-		{"definitions:\n  comm: {namespaces: [pid]}\n", `c.yaml:2:3: "comm" means something else`},
-		{"definitions:\n  pod: {namespaces: [net]}\n", `c.yaml:2:3: "pod" is built in`},
-		{"definitions:\n  a: {namespaces: [pid]}\n  a: {namespaces: [net]}\n", `c.yaml:3:3: "a" is defined twice`},
-		{"definitions: {}\ndefinitions: {}\n", "c.yaml:2:1: definitions is given twice"},
-		{"definitions:\n  a: &x {namespaces: [pid]}\n  b: *x\n", "c.yaml:3:6: a definition is not a list of NAME: VALUE"},
-		{"definitions:\n  ? [a]\n  : {namespaces: [pid]}\n", "c.yaml:2:5: not a name"},
-		{"a: [\n", "c.yaml:"}, {"definitions:\n\tweb:\n", "c.yaml:2: "}, {"---\na: 1\n---\nb: 2\n", "c.yaml:3:1: a second document"},
-		{"just text\n", "c.yaml:1:1: the configuration is not a list of NAME: VALUE"}, {"\x00", "c.yaml"},
-	} {
-		c, err := parseConfig("c.yaml", []byte(tt.text))
-		var bad *configError
-		if !errors.As(err, &bad) || !strings.HasPrefix(err.Error(), tt.want) || c != nil {
-			t.Errorf("%q: %v, %v", tt.text, c, err)
-		}
-	}
-	_, err := parseConfig("c.yaml", []byte("definitions: {web: {namespaces: [foo]}}"))
-	if !errors.Is(err, container.ErrNamespace) {
-		t.Errorf("%v is no ErrNamespace", err)
-	}
-}
-
-func FuzzParseConfig(f *testing.F) {
-	for _, s := range []string{goodConfig, "definitions: {a: {namespaces: [pid, \"foo\"]}}", "a: &a [*a]", "--- 1\n--- 2", "definitions: {größe: {}}"} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		c, err := parseConfig("c.yaml", []byte(text))
-		if (c == nil) == (err == nil) {
-			t.Fatalf("%v, %v", c, err)
-		}
-		var bad *configError
-		if err == nil {
-			for _, d := range c.definitions {
-				if again, err := container.ParseDefinition(d.String()); err != nil || !again.Equal(&d) {
-					t.Fatalf("%v: %v, %v", d, again, err)
-				}
-			}
-		} else if !errors.As(err, &bad) || bad.line < 0 || bad.line > len(text)+1 {
-			t.Fatalf("%v", err)
-		}
-	})
-}
 
 // definitionsOf runs a command with the flags of definitions.
 func definitionsOf(t *testing.T, byDefault bool, args ...string) (container.Definitions, error) {
@@ -190,28 +116,5 @@ func TestReservedNames(t *testing.T) {
 		if container.BuiltIn().Find(name) == nil && !container.Reserved(name) {
 			t.Errorf("%q may be the name of a definition", name)
 		}
-	}
-}
-
-func TestConfigPipe(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "fifo")
-	if err := syscall.Mkfifo(path, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if c, err := readConfig(path); err == nil || !strings.Contains(err.Error(), "nothing is written") {
-		t.Errorf("%+v, %v", c, err)
-	}
-	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	if _, err := w.WriteString("definitions: {vm: {namespaces: [uts]}}"); err != nil {
-		t.Fatal(err)
-	}
-	w.Close()
-	c, err := readConfig(fmt.Sprintf("/dev/fd/%d", r.Fd()))
-	if err != nil || c.definitions.Find("vm") == nil {
-		t.Errorf("%+v, %v", c, err)
 	}
 }

@@ -23,23 +23,19 @@ import (
 type byIdentity struct {
 	defs      container.Definitions
 	selectors []container.Selector
-	names     []string // other selectors
+	names     []container.Matcher // other selectors
 }
 
 // identities is what to list by identity: what --definition or one of the
 // selectors asks for; nil if neither does.
-func (f *containersFlags) identities(args []string) (*byIdentity, error) {
+func (f *containersFlags) identities(choices []container.Choice) (*byIdentity, error) {
 	var by byIdentity
 	names := slices.Clone(f.under)
-	for _, arg := range args {
-		c, err := f.defs.ParseChoice(arg)
-		if err != nil {
-			return nil, err
-		}
-		sel, ok := f.defs.ParseSelector(arg)
+	for _, c := range choices {
+		sel, ok := f.defs.ParseSelector(c.Text)
 		switch {
-		case !ok:
-			if by.names = append(by.names, c.Name); c.Definition != nil {
+		case !ok || c.ByName():
+			if by.names = append(by.names, c.Match); c.Definition != nil {
 				names = append(names, c.Definition.Name)
 			}
 			continue
@@ -128,8 +124,8 @@ func (by *byIdentity) choose(t *container.Table, found []container.Candidate) ([
 
 // chooseName marks what has the name, or has a container in it that the name
 // selects: a pod by one of its containers.
-func (by *byIdentity) chooseName(t *container.Table, found []container.Candidate, keep []bool, name string) error {
-	list, err := t.Select(name)
+func (by *byIdentity) chooseName(t *container.Table, found []container.Candidate, keep []bool, m container.Matcher) error {
+	list, err := t.Select(m)
 	ids := make(map[container.Identity]bool)
 	for _, c := range list {
 		task := c.Task()
@@ -139,7 +135,7 @@ func (by *byIdentity) chooseName(t *container.Table, found []container.Candidate
 	}
 	any := false
 	for i := range found {
-		if f := &found[i]; f.Name == name || ids[f.Identity] {
+		if f := &found[i]; slices.Contains(m.Names, f.Name) || ids[f.Identity] {
 			keep[i], any = true, true
 		}
 	}
@@ -147,7 +143,7 @@ func (by *byIdentity) chooseName(t *container.Table, found []container.Candidate
 	case any:
 		return nil
 	case err == nil:
-		err = fmt.Errorf("%q: %w under %s", name, container.ErrNoMatch, strings.Join(by.defs.Names(), ", "))
+		err = fmt.Errorf("%q: %w under %s", m.String(), container.ErrNoMatch, strings.Join(by.defs.Names(), ", "))
 	}
 	return hint.Wrap(err, matchHint(err))
 }
@@ -167,7 +163,7 @@ type definitionJSON struct {
 func (f *containersFlags) writeFound(w io.Writer, defs container.Definitions, found []container.Candidate) error {
 	text := func(x *container.Candidate) string { return defs.Find(x.Identity.Definition).Text(x.Identity) }
 	switch {
-	case f.output == "json":
+	case f.format == "json":
 		list := []definitionJSON{}
 		for _, x := range found {
 			list = append(list, definitionJSON{x.Identity.Definition, text(&x), x.Name, x.Identity.Namespaces, x.Identity.Cgroup, x.Identity.CgroupPath,
@@ -176,7 +172,7 @@ func (f *containersFlags) writeFound(w io.Writer, defs container.Definitions, fo
 		enc := json.NewEncoder(w)
 		enc.SetIndent("", "  ")
 		return enc.Encode(list)
-	case f.quiet, f.output == "name":
+	case f.quiet, f.format == "name":
 		for _, x := range found {
 			s := text(&x)
 			if !f.quiet {
@@ -201,10 +197,10 @@ func (f *containersFlags) writeFound(w io.Writer, defs container.Definitions, fo
 
 // width is that of a table, 0 for one that is not cut.
 func (f *containersFlags) width(w io.Writer) int {
-	if f.output != "table" || f.noTrunc {
+	if f.format != "table" || f.noTrunc {
 		return 0
 	}
-	return cmp.Or(terminalWidth(w), defaultWidth)
+	return tableWidth(w)
 }
 
 // identitiesOf are those of a container's first process.
@@ -217,12 +213,9 @@ func (f *containersFlags) identitiesOf(t *container.Table, c *container.Containe
 	return out
 }
 
-// summary lists the definitions and how many containers each one finds, below
-// the table of all containers. It adds to the warnings what it could not read.
-func (f *containersFlags) summary(e *env, cmd *cobra.Command, r *container.Resolver, args []string, warnings []container.Warning, below bool) ([]container.Warning, error) {
-	if len(args) > 0 || f.quiet || f.output != "table" && f.output != "wide" {
-		return warnings, nil
-	}
+// summary lists the definitions and how many containers each one finds. It adds to
+// the warnings what it could not read.
+func (f *containersFlags) summary(e *env, cmd *cobra.Command, r *container.Resolver, warnings []container.Warning) ([]container.Warning, error) {
 	found, warnings, err := findUnder(cmd.Context(), r, f.defs, warnings)
 	if err != nil {
 		return nil, err
@@ -240,11 +233,6 @@ func (f *containersFlags) summary(e *env, cmd *cobra.Command, r *container.Resol
 		}
 		for i, s := range []string{d.Name, strconv.Itoa(count[d.Name]), rule} {
 			cols[i].cells = append(cols[i].cells, container.Printable(s))
-		}
-	}
-	if below {
-		if _, err := fmt.Fprintln(e.stdout); err != nil {
-			return nil, err
 		}
 	}
 	return warnings, writeColumns(e.stdout, cols, f.width(e.stdout))

@@ -20,9 +20,11 @@ import (
 
 // containersFlags are the flags of gantry containers.
 type containersFlags struct {
-	output              string
+	formatFlags
 	quiet, noTrunc, all bool
 	definitions         definitionFlags
+	selectors           selectorFlags
+	showDefinitions     bool
 	under               []string // definitions
 
 	defs container.Definitions // all that there are
@@ -33,28 +35,34 @@ func newContainersCmd(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "containers [flags] [SELECTOR]...",
 		Short: "list the containers that run now",
-		Long: `List the containers that run now, with the names that their runtimes give them,
-and the definitions of what a container is, with how many each one finds.
-With --definition, list the containers under that definition: a name where one
-is known, and the identity, which is their namespaces.
+		Long: `List the containers that run now, with the names that their runtimes give them.
+With --definitions, list the definitions of what a container is, and how many
+each one finds. With --definition, list what is a container under that
+definition: a name where one is known, and the identity, its namespaces.
 
 A selector is a name, an id or the begin of one, a pod (POD, NAMESPACE/POD or
 its uid), POD/NAME, an image, a cgroup path, an identity, DEFINITION:IDENTITY
 or DEFINITION:any. The same selectors are taken by --container of other
 commands.`,
-		Example: `  gantry containers                   all of them, and the definitions
-  gantry containers -o json web       one, with all that is known
+		Example: `  gantry containers                   all of them
+  gantry containers --definitions     what a container is here
+  gantry containers --format json web one, with all that is known
+  gantry containers -l app=web        those with this label
   gantry containers --definition pod  the pods
   gantry containers --define vm=uts,pid vm:any
   gantry record --container $(gantry containers -q nginx) -a`,
-		RunE: func(cmd *cobra.Command, args []string) error { return f.run(e, cmd, args) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return f.formatFlags.run(e, cmd, func(e *env) error { return f.list(e, cmd, args) })
+		},
 	}
 	fl := cmd.Flags()
-	fl.StringVarP(&f.output, "output", "o", "table", "table, wide (not cut to the terminal), json or name")
+	f.formatFlags.register(cmd, "table", "wide", "json", "name")
+	f.selectors.registerPods(fl)
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "print ids only")
 	fl.BoolVar(&f.noTrunc, "no-trunc", false, "do not cut anything, not even ids")
 	fl.BoolVarP(&f.all, "all", "a", false, "also the systemd units of the host, and containers without a process")
 	fl.StringSliceVar(&f.under, "definition", nil, "list what is a container under these definitions: `NAME`")
+	fl.BoolVar(&f.showDefinitions, "definitions", false, "list the definitions, with how many containers each one finds")
 	f.definitions.register(fl)
 	complete(cmd, "definition", true, container.BuiltIn().Names())
 	return cmd
@@ -69,19 +77,24 @@ type containerRow struct {
 	Identities map[string]string `json:"identities,omitempty"`
 }
 
-func (f *containersFlags) run(e *env, cmd *cobra.Command, args []string) error {
-	if !slices.Contains([]string{"table", "wide", "json", "name"}, f.output) {
-		return usageError(cmd, fmt.Errorf("unknown output %q: not table, wide, json or name", f.output))
-	}
+func (f *containersFlags) list(e *env, cmd *cobra.Command, args []string) error {
 	var err error
 	if f.defs, err = f.definitions.load(cmd); err != nil {
 		return err
 	}
-	by, err := f.identities(args)
+	f.selectors.containers = args
+	if err := f.selectors.parse(); err != nil {
+		return usageError(cmd, err)
+	}
+	choices, err := f.selectors.choices(f.defs)
 	if err != nil {
 		return usageError(cmd, err)
 	}
-	r, err := container.NewResolver(nil)
+	by, err := f.identities(choices)
+	if err != nil {
+		return usageError(cmd, err)
+	}
+	r, err := container.NewResolver(&container.ResolverOptions{Sockets: f.definitions.sockets})
 	if err != nil {
 		return hint.Wrap(fmt.Errorf("find containers: %w", err), "is /proc mounted? 'gantry doctor' tells more")
 	}
@@ -92,12 +105,14 @@ func (f *containersFlags) run(e *env, cmd *cobra.Command, args []string) error {
 	if by != nil {
 		return f.runFound(e, cmd, r, by, warnings)
 	}
-	list, err := f.choose(r, args)
+	if f.showDefinitions {
+		warnings, err = f.summary(e, cmd, r, warnings)
+		warnContainers(e.stderr, warnings)
+		return err
+	}
+	list, err := f.choose(r, choices)
 	if len(list) > 0 {
-		if err := f.write(e.stdout, list); err != nil {
-			return err
-		}
-		warnings, err = f.summary(e, cmd, r, args, warnings, true)
+		err := f.write(e.stdout, list)
 		warnContainers(e.stderr, warnings)
 		return err
 	}
@@ -106,9 +121,6 @@ func (f *containersFlags) run(e *env, cmd *cobra.Command, args []string) error {
 		return blindError(err, warnings)
 	}
 	if err := f.write(e.stdout, list); err != nil {
-		return err
-	}
-	if _, err := f.summary(e, cmd, r, args, nil, false); err != nil {
 		return err
 	}
 	if blind(warnings) {
@@ -141,13 +153,13 @@ func listWarnings(stderr io.Writer, warnings []container.Warning) {
 }
 
 // choose is what the arguments select of what is to be listed, sorted.
-func (f *containersFlags) choose(r *container.Resolver, args []string) ([]containerRow, error) {
+func (f *containersFlags) choose(r *container.Resolver, choices []container.Choice) ([]containerRow, error) {
 	found := r.Table().Containers()
-	if len(args) > 0 {
+	if len(choices) > 0 {
 		found = nil
 	}
-	for _, sel := range args {
-		match, err := r.Table().Match(sel)
+	for i := range choices {
+		match, err := r.Table().Select(choices[i].Match)
 		if err != nil {
 			return nil, hint.Wrap(err, matchHint(err))
 		}
@@ -161,7 +173,7 @@ func (f *containersFlags) choose(r *container.Resolver, args []string) ([]contai
 	var list []containerRow
 	for _, c := range found {
 		idle := status[c].State == container.StateExited
-		if f.all || len(args) > 0 || c.Kind == container.KindContainer && !idle {
+		if f.all || len(choices) > 0 || c.Kind == container.KindContainer && !idle {
 			list = append(list, containerRow{c, status[c].State, status[c].Processes, f.identitiesOf(r.Table(), c)})
 		}
 	}
@@ -181,11 +193,11 @@ func matchHint(err error) string {
 
 func (f *containersFlags) write(w io.Writer, list []containerRow) error {
 	switch {
-	case f.output == "json":
+	case f.format == "json":
 		return f.writeJSON(w, list)
 	case f.quiet:
 		return writeEach(w, list, f.id)
-	case f.output == "name":
+	case f.format == "name":
 		return writeEach(w, list, (*container.Container).Label)
 	}
 	if len(list) == 0 {
@@ -228,7 +240,7 @@ func writeEach(w io.Writer, list []containerRow, text func(*container.Container)
 // columns are the columns of the table, without those that say nothing.
 func (f *containersFlags) columns(list []containerRow) []column {
 	all := []column{
-		{title: "NAME", cut: cutEnd},
+		{title: "NAME", cut: cutEnd, keep: nameWidth},
 		{title: "ID", cut: cutEnd, keep: 12},
 		{title: "RUNTIME"},
 		{title: "STATE"},
@@ -252,5 +264,10 @@ func (f *containersFlags) columns(list []containerRow) []column {
 			all[i].cells = append(all[i].cells, container.Printable(s))
 		}
 	}
-	return slices.DeleteFunc(all, func(c column) bool { return c.title != "NAME" && c.empty() })
+	return slices.DeleteFunc(all, func(c column) bool {
+		return c.title != "NAME" && c.empty() || c.title == "CGROUP" && f.format == "table" && !f.noTrunc
+	})
 }
+
+// nameWidth is how much of a name is not cut for other columns.
+const nameWidth = 32

@@ -25,24 +25,25 @@ func podList() []containerRow {
 }
 
 func TestContainersTable(t *testing.T) {
+	t.Setenv("COLUMNS", "80")
 	for _, tt := range []struct {
 		name string
 		f    containersFlags
 		want string
 	}{
-		{"table", containersFlags{output: "table"}, "" +
-			"NAME    ID            RUNTIME     STATE    POD     NAMESPACE  IMAGE   PIDS  CGROUP\n" +
-			"app     abababababab  containerd  paused   shop-…  producti…  …op:v3    12  …scope\n" +
-			`a\x1b…` + "  evil          runc        running  -       -          -          1  /x\n" +
-			"pid:4…  -             -           running  -       -          -          3  -\n"},
-		{"wide", containersFlags{output: "wide"}, "" +
+		{"table", containersFlags{formatFlags: formatFlags{format: "table"}}, "" +
+			"NAME            ID            RUNTIME     STATE    POD     NAMESPACE  IMAGE   PIDS\n" +
+			"app             abababababab  containerd  paused   shop-…  producti…  …op:v3    12\n" +
+			`a\x1b[31m\x0ab` + "  evil          runc        running  -       -          -          1\n" +
+			"pid:4026532001  -             -           running  -       -          -          3\n"},
+		{"wide", containersFlags{formatFlags: formatFlags{format: "wide"}}, "" +
 			"NAME            ID            RUNTIME     STATE    POD                    NAMESPACE   IMAGE                              PIDS  CGROUP\n" +
 			"app             abababababab  containerd  paused   shop-6d4cf56db6-x2x9q  production  registry.example.com/team/shop:v3    12  /kubepods.slice/kubepods-burstable.slice/cri-containerd-abab.scope\n" +
 			`a\x1b[31m\x0ab` + "  evil          runc        running  -                      -           -                                     1  /x\n" +
 			"pid:4026532001  -             -           running  -                      -           -                                     3  -\n"},
-		{"name", containersFlags{output: "name"}, "shop-6d4cf56db6-x2x9q/app\na\\x1b[31m\\x0ab\npid:4026532001\n"},
-		{"quiet", containersFlags{output: "table", quiet: true}, "abababababab\nevil\npid:4026532001\n"},
-		{"quiet, json", containersFlags{output: "json", quiet: true}, "[\n  \"" + strings.Repeat("ab", 32) + "\",\n  \"evil\",\n  \"pid:4026532001\"\n]\n"},
+		{"name", containersFlags{formatFlags: formatFlags{format: "name"}}, "shop-6d4cf56db6-x2x9q/app\na\\x1b[31m\\x0ab\npid:4026532001\n"},
+		{"quiet", containersFlags{formatFlags: formatFlags{format: "table"}, quiet: true}, "abababababab\nevil\npid:4026532001\n"},
+		{"quiet, json", containersFlags{formatFlags: formatFlags{format: "json"}, quiet: true}, "[\n  \"" + strings.Repeat("ab", 32) + "\",\n  \"evil\",\n  \"pid:4026532001\"\n]\n"},
 		{"quiet in full", containersFlags{quiet: true, noTrunc: true}, strings.Repeat("ab", 32) + "\nevil\npid:4026532001\n"},
 	} {
 		var b bytes.Buffer
@@ -58,7 +59,7 @@ func TestContainersTable(t *testing.T) {
 func TestContainersNone(t *testing.T) {
 	for output, want := range map[string]string{"table": "", "name": "", "json": "[]\n"} {
 		var b bytes.Buffer
-		f := containersFlags{output: output}
+		f := containersFlags{formatFlags: formatFlags{format: output}}
 		if err := f.write(&b, nil); err != nil || b.String() != want {
 			t.Errorf("%s: %q, %v", output, b.String(), err)
 		}

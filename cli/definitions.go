@@ -3,7 +3,6 @@
 package cli
 
 import (
-	"encoding/csv"
 	"errors"
 	"fmt"
 	"slices"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/gantry-tools/gantry/analysis"
 	"github.com/gantry-tools/gantry/container"
+	"github.com/gantry-tools/gantry/internal/config"
 	"github.com/gantry-tools/gantry/internal/hint"
 	"github.com/gantry-tools/gantry/perf/perfdata"
 	"github.com/gantry-tools/gantry/view/report"
@@ -23,11 +23,13 @@ import (
 type definitionFlags struct {
 	define []string
 	config string
+
+	sockets []container.Socket // of the configuration, once it was read
 }
 
 func (f *definitionFlags) register(fl *pflag.FlagSet) {
 	fl.StringArrayVar(&f.define, "define", nil, "what a container is: `NAME=NS,...` of uts, ipc, mnt, pid, net, cgroup, user, time; and ;cgroup=GLOB")
-	fl.StringVar(&f.config, "config", "", "configuration `FILE` (default "+defaultConfig+")")
+	fl.StringVar(&f.config, "config", "", "configuration `FILE` (default "+config.DefaultFile+")")
 }
 
 // registerForReading is register for commands that read recordings, which have
@@ -48,16 +50,17 @@ func (f *definitionFlags) load(cmd *cobra.Command) (container.Definitions, error
 // given is what the flags name, and, if that is asked for, what the default
 // configuration has.
 func (f *definitionFlags) given(cmd *cobra.Command, byDefault bool) (container.Definitions, error) {
-	conf := new(config)
+	conf := new(config.Config)
 	if f.config == "" && cmd.Flags().Changed("config") {
 		return nil, usageError(cmd, fmt.Errorf("--config is empty"))
 	}
 	if f.config != "" || byDefault {
 		var err error
-		if conf, err = readConfig(f.config); err != nil {
+		if conf, err = config.Read(f.config); err != nil {
 			return nil, err
 		}
 	}
+	f.sockets = conf.Sockets
 	flags := container.BuiltIn()
 	for _, text := range f.define {
 		d, err := container.ParseDefinition(text)
@@ -68,7 +71,7 @@ func (f *definitionFlags) given(cmd *cobra.Command, byDefault bool) (container.D
 			return nil, usageError(cmd, fmt.Errorf("--define: %w", err))
 		}
 	}
-	defs := conf.definitions.With(flags.Custom())
+	defs := conf.Definitions.With(flags.Custom())
 	if n := len(defs); n > container.MaxDefinitions {
 		return nil, usageError(cmd, fmt.Errorf("%d definitions in --define and the configuration: %d are the most", n, container.MaxDefinitions))
 	}
@@ -81,17 +84,17 @@ func isMoreSpecific(r *perfdata.Reader) bool {
 	return r.Pipe() || slices.ContainsFunc(r.Warnings(), func(w perfdata.Warning) bool { return w.Kind == perfdata.WarnUnfinished })
 }
 
-// selectIdentities moves what of the selectors goes by identity from the names of
-// containers in x to x.Identities, and tells the session what it means.
-func selectIdentities(x *report.Filter, selectors []string, s *analysis.Session, open bool) error {
-	x.Container, x.Identities = nil, nil
-	for _, text := range selectors {
+// selectIdentities gives the filter what the flags choose: names, and identities,
+// of which it tells the session what they mean.
+func selectIdentities(x *report.Filter, flags *selectorFlags, s *analysis.Session, open bool) error {
+	x.Match, x.Identities, x.Known = flags.match, nil, report.NewContainers(s.Containers.Containers())
+	for _, text := range flags.names {
 		defs := s.Definitions()
 		c, err := defs.ParseChoice(text)
 		sel, _ := defs.ParseSelector(text)
 		switch {
 		case err != nil && open && errors.Is(err, container.ErrDefinition):
-			x.Container = append(x.Container, text) // or an image with a tag
+			x.Match.Names = append(x.Match.Names, text) // or an image with a tag
 			late, ok := lateSelector(text)
 			if !ok {
 				continue
@@ -100,11 +103,14 @@ func selectIdentities(x *report.Filter, selectors []string, s *analysis.Session,
 		case err != nil:
 			return hint.Wrap(err, "--define adds definitions; see docs/definitions.md")
 		case c.ByName() && c.Definition == nil:
-			x.Container = append(x.Container, text)
+			x.Match.Names = append(x.Match.Names, text)
 			continue
 		case c.ByName():
 			x.Identities = append(x.Identities, s.Containers.Selectors(&c)...)
 			continue
+		}
+		if !flags.match.IsEmpty() {
+			return fmt.Errorf("%q is an identity, which has no %s: leave one of them out", text, flags.match.String())
 		}
 		if d, bare := sel.Bare(); bare {
 			s.Define(d)
@@ -113,44 +119,6 @@ func selectIdentities(x *report.Filter, selectors []string, s *analysis.Session,
 		x.Identities = append(x.Identities, sel)
 	}
 	return nil
-}
-
-// splitContainers splits each value of --container at its commas, but not those
-// of an identity: "web,pod:net:1,ipc:2" is web and one identity.
-func splitContainers(values []string) ([]string, error) {
-	var out []string
-	for _, v := range values {
-		if v == "" {
-			return nil, errors.New("--container is empty")
-		}
-		parts, err := csv.NewReader(strings.NewReader(v)).Read()
-		if err != nil {
-			return nil, fmt.Errorf("--container %q: %w", v, err)
-		}
-		start := len(out)
-		for _, p := range parts {
-			if last := len(out) - 1; last >= start && continues(out[last], p) {
-				out[last] += "," + p
-				continue
-			}
-			out = append(out, p)
-		}
-	}
-	return out, nil
-}
-
-// continues reports whether part goes on with the identity that text is, with or
-// without a definition.
-func continues(text, part string) bool {
-	_, err := container.ParseIdentity(part)
-	name, rest, _ := strings.Cut(text, ":")
-	if err == nil && container.CheckName(name) != nil && container.BuiltIn().Find(name) == nil {
-		rest = text
-	}
-	if err == nil {
-		_, err = container.ParseIdentity(rest + "," + part)
-	}
-	return err == nil
 }
 
 // lateSelector reads a selector of a definition that is not known yet.

@@ -21,7 +21,7 @@ import (
 
 // doctorFlags are the flags of gantry doctor as they were typed.
 type doctorFlags struct {
-	output  string
+	formatFlags
 	noColor bool
 }
 
@@ -44,12 +44,14 @@ Checks: ` + wrap(strings.Join(checkNames(), " "), 8, 80),
 		Example: `  gantry doctor                       everything, as this user
   sudo gantry doctor                  what root could do
   gantry doctor tracepoints           only this, for the exit status
-  gantry doctor -o json | jq .ok      for scripts`,
+  gantry doctor --format json | jq .okfor scripts`,
 		ValidArgs: checkNames(),
 		Args:      cobra.ArbitraryArgs,
-		RunE:      func(cmd *cobra.Command, args []string) error { return f.run(e, cmd, args) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return f.formatFlags.run(e, cmd, func(e *env) error { return f.examine(e, cmd, args) })
+		},
 	}
-	cmd.Flags().StringVarP(&f.output, "output", "o", "text", "text or json")
+	f.formatFlags.register(cmd, "text", "json")
 	cmd.Flags().BoolVar(&f.noColor, "no-color", false, "no colours, also on a terminal (or set NO_COLOR)")
 	return cmd
 }
@@ -62,10 +64,7 @@ func checkNames() []string {
 	return names
 }
 
-func (f *doctorFlags) run(e *env, cmd *cobra.Command, args []string) error {
-	if f.output != "text" && f.output != "json" {
-		return usageError(cmd, fmt.Errorf("output %q is neither text nor json", f.output))
-	}
+func (f *doctorFlags) examine(e *env, cmd *cobra.Command, args []string) error {
 	for _, a := range args {
 		if !slices.Contains(checkNames(), a) {
 			return usageError(cmd, fmt.Errorf("no check is called %q", a))
@@ -75,7 +74,7 @@ func (f *doctorFlags) run(e *env, cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	if f.output == "json" {
+	if f.format == "json" {
 		err = d.writeJSON(e.stdout)
 	} else {
 		err = d.writeText(e.stdout, !f.noColor && wantsColor(e.stdout))
@@ -95,7 +94,7 @@ func wantsColor(w io.Writer) bool {
 	return ok && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && term.IsTerminal(int(f.Fd()))
 }
 
-// diagnosis is what doctor found; its JSON is what -o json prints.
+// diagnosis is what doctor found; its JSON is what --format json prints.
 type diagnosis struct {
 	Version   int             `json:"version"`
 	OK        bool            `json:"ok"`

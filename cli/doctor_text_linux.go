@@ -87,7 +87,9 @@ func (c hintGroup) order() int {
 const dockerRun = "run gantry on the host, or in a container of: docker run --pid=host " +
 	"--cap-add PERFMON --cap-add SYS_PTRACE --cap-add SYSLOG --cap-add DAC_READ_SEARCH --cap-add BPF " +
 	"--security-opt seccomp=unconfined " +
-	"-v /sys/kernel/tracing:/sys/kernel/tracing:ro -v /sys/fs/cgroup:/sys/fs/cgroup:ro ..."
+	"-v /sys/kernel/tracing:/sys/kernel/tracing:ro -v /sys/fs/cgroup:/sys/fs/cgroup:ro -v /run:/run:ro " +
+	"-v /var/log/containers:/var/log/containers:ro ... " +
+	"(Docker 20.10 knows no PERFMON and BPF: --cap-add SYS_ADMIN in place of both)"
 
 // cures are the changes that would help, the smallest first. Capabilities that
 // several checks lack are one change: those that recording needs, and with them

@@ -49,8 +49,9 @@ func worthNaming(failures []symbol.Failure, nameless map[string]uint64, samples 
 	return list
 }
 
-// explainEmpty says that no sample passed the filter, and what there is.
-func explainEmpty(stderr io.Writer, name, filter string, s *analysis.Session, events *perf.Events) {
+// explainEmpty says that no sample passed the filter, and what there is. The error
+// it returns is exit status 1.
+func explainEmpty(stderr io.Writer, name, filter string, s *analysis.Session, events *perf.Events) error {
 	line := fmt.Sprintf("gantry: %s: no sample matches %s", name, profile.Printable(filter))
 	var containers, names []string
 	for _, c := range s.Containers.Containers() {
@@ -68,6 +69,7 @@ func explainEmpty(stderr io.Writer, name, filter string, s *analysis.Session, ev
 		line += " and containers " + someOf(containers)
 	}
 	fmt.Fprintln(stderr, line)
+	return &exitError{code: 1}
 }
 
 // someOf lists the first few names.

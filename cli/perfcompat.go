@@ -30,7 +30,7 @@ const (
 var perfFlags = map[string]map[string]string{
 	"record": {
 		hintAlways: "namespaces all-cgroups timestamp T period P sample-cpu sample-identifier buildid-all buildid-mmap bpf-event",
-		hintLeave:  "f force B no-buildid proc-map-timeout synth tail-synthesize R raw-samples kcore l no-buffering r realtime mmap-flush affinity threads y",
+		hintLeave:  "f force B no-buildid proc-map-timeout synth tail-synthesize R raw-samples kcore no-buffering r realtime mmap-flush affinity threads y",
 		"an older file becomes FILE.old by itself: leave it out":                             "A append",
 		"write --no-buildid-cache":                                                           "N",
 		"write u behind the event, as in -e cycles:u":                                        "all-user",
@@ -43,7 +43,7 @@ var perfFlags = map[string]map[string]string{
 		"--duration bounds a recording":                                                      "max-size",
 		"take it with 'gantry report --comm', '--dso' or '--symbol' when the report is made": "filter comm",
 		hintPerf: "b branch-any j branch-filter i no-inherit d data W weight phys-data data-page-size code-page-size I intr-regs user-regs " +
-			"user-callchains kernel-callchains exclude-perf transaction clang-path aio k clockid off-cpu control strict-freq vmlinux n no-samples s stat",
+			"user-callchains kernel-callchains exclude-perf transaction clang-path aio k clockid off-cpu control strict-freq vmlinux no-samples s stat",
 	},
 	"report": {
 		hintLeave:         "f force asm-raw demangle",
@@ -51,14 +51,14 @@ var perfFlags = map[string]map[string]string{
 		hintRaw:           "D dump-raw-trace header header-only I show-info stats",
 		"write -g caller": "G inverted",
 		"write --event":   "e",
-		"write --comm":    "c comms",
+		"write --comm":    "comms",
 		"write --dso":     "d dsos",
 		"write --symbol":  "S symbols symbol-filter",
 		"--sort chooses the columns; the shares always come first": "F fields",
 		"write --sort pid,tid":                  "T threads",
 		"write --width":                         "w column-widths",
 		"write --kallsyms FILE, or --symfs DIR": "k vmlinux m modules",
-		"write --sort ...,srcline":              "l full-source-path",
+		"write --sort ...,srcline":              "full-source-path",
 		"each event has a table of its own; --sort event,... shows all in one":   "group",
 		"'gantry script --time FROM,TO' prints a part":                           "time",
 		"'gantry script --show-task-events' and '--show-mmap-events' print them": "tasks mmaps",
@@ -71,7 +71,7 @@ var perfFlags = map[string]map[string]string{
 	"script": {
 		hintLeave: "f force a all-cpus show-kernel-path",
 		hintRaw:   "D dump-raw-trace header header-only I show-info show-round-events",
-		"pipe it: gantry script | PROGRAM; the text is that of perf script": "s script g gen-script l list",
+		"pipe it: gantry script | PROGRAM; the text is that of perf script": "s script g gen-script list",
 		"write --comm":                          "comms",
 		"write --kallsyms FILE, or --symfs DIR": "k vmlinux",
 		hintNoPerf: "S symbols dsos no-demangle reltime deltatime per-event-dump max-blocks stop-bt xed itrace insn-trace call-trace call-ret-trace " +
@@ -81,7 +81,7 @@ var perfFlags = map[string]map[string]string{
 		hintLeave: "f force P full-paths q quiet v verbose",
 		hintText:  "tui gtk stdio2",
 		hintRaw:   "D dump-raw-trace",
-		"source lines are always shown: leave it out": "l print-line",
+		"source lines are always shown: leave it out": "print-line",
 		"write --kallsyms FILE, or --symfs DIR":       "k vmlinux m modules",
 		"write -s":                                    "S",
 		hintNoPerf:                                    "M disassembler-style asm-raw show-total-period percent-type group skip-missing prefix prefix-strip",
@@ -118,7 +118,6 @@ var otherCommands = map[string]string{
 	"buildid-list":  "'gantry buildid list' shows the store; 'gantry script --raw' what a file has",
 	"buildid-cache": "'gantry buildid add', 'remove', 'verify' and others look after the store",
 	"data":          "'gantry convert' and 'gantry report --format pprof' write for other tools",
-	"version":       "'gantry --version'",
 }
 
 // withHint attaches what to do, if something is known, to err.

@@ -3,6 +3,9 @@
 package cli
 
 import (
+	"fmt"
+	"io"
+
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -16,8 +19,7 @@ import (
 type readFlags struct {
 	input, output string
 	chosen        *report.Filter // what of it: the command's own filter
-	container     []string
-	selectors     []string // of container, one by one
+	selectors     selectorFlags
 	pids, tids    []string
 	cpus          string
 	symbols       symbolFlags
@@ -29,10 +31,7 @@ func (f *readFlags) register(fl *pflag.FlagSet, x *report.Filter) {
 	f.chosen = x
 	fl.StringVarP(&f.input, "input", "i", defaultFile, "recording to read, - for standard input")
 	fl.StringVarP(&f.output, "output", "o", "-", "file to write, - for standard output")
-	fl.StringArrayVar(&f.container, "container", nil, "only these containers: `NAME`, begin of an id, pod, image or cgroup path (/...); * is any text; or DEFINITION:any, an identity")
-	fl.StringSliceVar(&x.Pod, "pod", nil, "only these pods")
-	fl.StringSliceVarP(&x.Namespace, "namespace", "n", nil, "only these Kubernetes namespaces")
-	fl.StringSliceVar(&x.Image, "image", nil, "only containers of these images")
+	f.selectors.register(fl)
 	fl.StringSliceVar(&x.Cgroup, "cgroup", nil, "only these cgroups")
 	fl.StringSliceVarP(&f.pids, "pid", "p", nil, "only these processes")
 	fl.StringSliceVarP(&f.tids, "tid", "t", nil, "only these threads")
@@ -41,12 +40,26 @@ func (f *readFlags) register(fl *pflag.FlagSet, x *report.Filter) {
 	f.symbols.register(fl)
 }
 
+// args takes the recording as an argument.
+func (f *readFlags) args(cmd *cobra.Command, args []string) error {
+	switch {
+	case len(args) == 0:
+		return nil
+	case len(args) > 1 && looksLikeID(args[0]):
+		return usageError(cmd, withHint(fmt.Errorf("%s takes one file, but there is %q", cmd.CommandPath(), args[1]),
+			`several containers go by comma, or in quotes: --container "$(gantry containers -q x)"`))
+	case len(args) > 1:
+		return noArgs(cmd, args[1:])
+	case cmd.Flags().Changed("input"):
+		return usageError(cmd, fmt.Errorf("-i %s and %s are two recordings: leave one of them out", f.input, args[0]))
+	}
+	f.input = args[0]
+	return nil
+}
+
 // parse checks the flags that need no recording.
 func (f *readFlags) parse() (err error) {
-	if err := checkNamespaces(f.chosen.Namespace); err != nil {
-		return err
-	}
-	if f.selectors, err = splitContainers(f.container); err != nil {
+	if err := f.selectors.parse(); err != nil {
 		return err
 	}
 	if f.chosen.PID, err = parseIDs("--pid", f.pids); err != nil {
@@ -87,10 +100,17 @@ func (r *recording) Close() {
 	r.sources.Close()
 }
 
+// explainAmbiguous warns of a container's name that is the begin of several ids.
+func (f *readFlags) explainAmbiguous(stderr io.Writer) {
+	if err := f.chosen.Err(); err != nil {
+		fmt.Fprintf(stderr, "gantry: %s: %v\n", f.input, err)
+	}
+}
+
 // choose has the filter know the containers that --container names by identity. If
 // open is set, the recording may still tell of some.
 func (f *readFlags) choose(cmd *cobra.Command, s *analysis.Session, open bool) error {
-	if err := selectIdentities(f.chosen, f.selectors, s, open); err != nil {
+	if err := selectIdentities(f.chosen, &f.selectors, s, open); err != nil {
 		return usageError(cmd, err)
 	}
 	return nil

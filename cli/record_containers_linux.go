@@ -23,12 +23,12 @@ import (
 
 // setContainers turns --container and --cgroup into a target.
 func (f *recordFlags) setContainers(e *env, cmd *cobra.Command, o *capture.Options) error {
-	if f.wait && len(f.containers) == 0 {
+	if f.wait && !f.selectors.given() {
 		return usageError(cmd, errors.New("--wait is about containers: name one with --container"))
 	}
-	r, err := container.NewResolver(nil)
+	r, err := container.NewResolver(&container.ResolverOptions{Sockets: f.definitions.sockets})
 	if err != nil {
-		if len(f.containers) > 0 {
+		if f.selectors.given() {
 			return hint.Wrap(fmt.Errorf("find containers: %w", err), "is /proc mounted? 'gantry doctor' tells more")
 		}
 		return nil
@@ -39,18 +39,24 @@ func (f *recordFlags) setContainers(e *env, cmd *cobra.Command, o *capture.Optio
 		return err
 	}
 	var warnings []container.Warning
-	if len(f.containers) > 0 {
+	if f.selectors.given() {
 		if warnings = r.Refresh(cmd.Context()); f.verbose {
 			warnContainers(e.stderr, warnings)
 		}
 	}
-	for _, sel := range f.containers {
-		c, err := f.choose(o, r, sel)
-		if err != nil {
+	choices, err := f.selectors.choices(o.Definitions)
+	if errors.Is(err, container.ErrDefinition) {
+		err = hint.Wrap(err, "choose one of its identities ('gantry containers --definition NAME' lists them), or --define another; see docs/definitions.md")
+	}
+	if err != nil {
+		return blindError(err, warnings)
+	}
+	for i := range choices {
+		if err := f.choose(r, &choices[i]); err != nil {
 			return blindError(err, warnings)
 		}
-		o.Target.Containers = append(o.Target.Containers, c)
 	}
+	o.Target.Containers = choices
 	for _, path := range f.cgroups {
 		dir, err := cgroupDir(tree, path)
 		if err != nil {
@@ -61,30 +67,23 @@ func (f *recordFlags) setContainers(e *env, cmd *cobra.Command, o *capture.Optio
 	return nil
 }
 
-// choose reads one --container. What it means must be there, or be something
-// that may come: all of a definition, or anything with --wait.
-func (f *recordFlags) choose(o *capture.Options, r *container.Resolver, sel string) (container.Choice, error) {
-	c, err := o.Definitions.ParseChoice(sel)
-	if errors.Is(err, container.ErrDefinition) {
-		return c, hint.Wrap(err, "choose one of its identities ('gantry containers --definition NAME' lists them), or --define another; see docs/definitions.md")
-	}
-	if err != nil {
-		return c, err
-	}
+// choose checks one choice. What it means must be there, or be something that may
+// come: all of a definition, or anything with --wait.
+func (f *recordFlags) choose(r *container.Resolver, c *container.Choice) error {
 	if c.ByName() {
-		return c, f.chooseNamed(r, &c)
+		return f.chooseNamed(r, c)
 	}
-	if anyTask(r, &c) {
-		return c, nil
+	if anyTask(r, c) {
+		return nil
 	}
 	if id, of := &c.Identity.Namespaces, &r.Table().Host; !c.Any && !f.wait {
 		if n := hostsOwn(id, of); n < container.NumNS {
-			return c, hint.Wrap(fmt.Errorf("%q: %s:%d: %w", sel, n, id[n], filter.ErrHost), "choose an identity that 'gantry containers' lists")
+			return hint.Wrap(fmt.Errorf("%q: %s:%d: %w", c.Text, n, id[n], filter.ErrHost), "choose an identity that 'gantry containers' lists")
 		}
-		return c, hint.Wrap(fmt.Errorf("%q: %w", sel, container.ErrNoMatch), "'gantry containers' lists what runs; --wait records it once it starts")
+		return hint.Wrap(fmt.Errorf("%q: %w", c.Text, container.ErrNoMatch), "'gantry containers' lists what runs; --wait records it once it starts")
 	}
-	f.notes = append(f.notes, fmt.Sprintf("nothing that runs is in %s yet; what starts from now on is recorded", sel))
-	return c, nil
+	f.notes = append(f.notes, fmt.Sprintf("nothing that runs is in %s yet; what starts from now on is recorded", c.Text))
+	return nil
 }
 
 // hostsOwn finds a namespace of an identity that is the host's, in which no
@@ -100,14 +99,14 @@ func hostsOwn(id, host *container.Namespaces) container.Namespace {
 
 func (f *recordFlags) chooseNamed(r *container.Resolver, c *container.Choice) error {
 	t := r.Table()
-	found, err := t.Select(c.Name)
+	found, err := t.Select(c.Match)
 	switch {
 	case errors.Is(err, container.ErrNoMatch) && f.wait:
-		f.notes = append(f.notes, fmt.Sprintf("no container is called %s yet; one that starts is recorded", container.Printable(c.Name)))
+		f.notes = append(f.notes, fmt.Sprintf("no container is called %s yet; one that starts is recorded", container.Printable(c.Match.String())))
 		return nil
 	case errors.Is(err, container.ErrNoMatch):
-		cure := nearContainers(t, c.Name) + "; --wait records it once it starts"
-		if strings.HasPrefix(c.Name, "/") {
+		cure := nearContainers(t, c.Match.String()) + "; --wait records it once it starts"
+		if strings.HasPrefix(c.Text, "/") {
 			cure = "--cgroup PATH records what is no container's cgroup, with all below it; " + cure
 		}
 		return hint.Wrap(fmt.Errorf("%q: %w", c.Text, container.ErrNoMatch), cure)
@@ -130,7 +129,7 @@ func (f *recordFlags) chooseNamed(r *container.Resolver, c *container.Choice) er
 		}
 	}
 	if d != nil && !d.Runtime {
-		return hint.Wrap(fmt.Errorf("%q is in no container under the definition %s", c.Name, d), "leave the definition away to record it by its name")
+		return hint.Wrap(fmt.Errorf("%q is in no container under the definition %s", c.Match.String(), d), "leave the definition away to record it by its name")
 	}
 	return hint.Wrap(fmt.Errorf("container %q has no cgroup and no namespaces of its own", c.Text), "record its processes with -p")
 }
@@ -252,25 +251,4 @@ func nearContainers(t *container.Table, sel string) string {
 		return "there are " + strings.Join(all, ", ") + "; see 'gantry containers'"
 	}
 	return "'gantry containers' lists what runs"
-}
-
-// misspelt: a and b begin and end alike, and one letter between differs, is
-// missing or is too much.
-func misspelt(a, b string) bool {
-	short, long := a, b
-	if len(short) > len(long) {
-		short, long = long, short
-	}
-	if len(short) < 3 || len(long)-len(short) > 1 {
-		return false
-	}
-	head := 0
-	for head < len(short) && short[head] == long[head] {
-		head++
-	}
-	tail := 0
-	for tail < len(short)-head && short[len(short)-1-tail] == long[len(long)-1-tail] {
-		tail++
-	}
-	return head+tail >= len(long)-1
 }

@@ -24,17 +24,18 @@ import (
 
 // recordFlags are the flags of gantry record, as the user wrote them.
 type recordFlags struct {
-	events, cgroups, containers []string
-	freq, ring, callGraph       string
-	cpus, pids, tids            string
-	output, buildIDDir          string
-	period                      countValue
-	compress                    levelValue
-	duration                    timeValue
-	all, graph, quiet, verbose  bool
-	noBuildID, wait, trim       bool
-	noBPFEvent                  bool
-	definitions                 definitionFlags
+	events, cgroups            []string
+	freq, ring, callGraph      string
+	cpus, pids, tids           string
+	output, buildIDDir         string
+	period                     countValue
+	compress                   levelValue
+	duration                   timeValue
+	all, graph, quiet, verbose bool
+	noBuildID, wait, trim      bool
+	noBPFEvent                 bool
+	definitions                definitionFlags
+	selectors                  selectorFlags
 
 	notes []string // found while reading the flags
 }
@@ -85,7 +86,7 @@ func (f *recordFlags) register(cmd *cobra.Command) {
 	fl.StringVarP(&f.pids, "pid", "p", "", "these processes and the children they will have: `PIDS` by comma")
 	fl.StringVarP(&f.tids, "tid", "t", "", "these threads: `TIDS` by comma")
 	fl.StringVarP(&f.cpus, "cpu", "C", "", "only these `CPUS`: 0-3,8")
-	fl.StringArrayVar(&f.containers, "container", nil, "only these containers: `NAME`, begin of an id, pod, image or cgroup path (/...); * is any text; or DEFINITION:any, an identity")
+	f.selectors.register(fl)
 	fl.BoolVar(&f.wait, "wait", false, "accept a --container that does not run yet")
 	fl.StringArrayVar(&f.cgroups, "cgroup", nil, "only the cgroup with this `PATH` and those below it")
 	f.definitions.register(fl)

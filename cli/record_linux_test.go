@@ -77,7 +77,7 @@ func TestRecordTargets(t *testing.T) {
 		{f: recordFlags{cpus: "0-1"}, all: true},
 		{f: recordFlags{pids: "1,2"}},
 		{f: recordFlags{pids: "1", cpus: "0"}},
-		{f: recordFlags{all: true, containers: []string{"web"}}, all: true},
+		{f: recordFlags{all: true, selectors: selectorFlags{containers: []string{"web"}, names: []string{"web"}}}, all: true},
 		{f: recordFlags{pids: "1,,2"}, bad: true},
 		{f: recordFlags{pids: "0"}, bad: true},
 		{f: recordFlags{tids: "a"}, bad: true},
@@ -296,7 +296,11 @@ func TestRecordHostsNamespace(t *testing.T) {
 		t.Fatal(err)
 	}
 	sel := fmt.Sprintf("uts:%d", r.Table().Host[container.UTSNS])
-	_, err = new(recordFlags).choose(new(capture.Options), r, sel)
+	c, err := container.BuiltIn().ParseChoice(sel)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = new(recordFlags).choose(r, &c)
 	if !errors.Is(err, filter.ErrHost) || hint.Of(err) == "" {
 		t.Errorf("%s: %v, hint %q", sel, err, hint.Of(err))
 	}

@@ -30,6 +30,12 @@ func (f *recordFlags) options(e *env, cmd *cobra.Command, args []string) (*captu
 		CmdLine: append([]string{"gantry"}, os.Args[1:]...), PMUs: perfevent.NewPMUs(nil),
 		NoBPFEvent: f.noBPFEvent,
 	}
+	if err := f.selectors.parse(); err != nil {
+		return nil, usageError(cmd, err)
+	}
+	if err := f.checkCommand(args); err != nil {
+		return nil, usageError(cmd, err)
+	}
 	for _, set := range []func(*capture.Options) error{f.setRate, f.setCallGraph, f.setRing, f.setTasks} {
 		if err := set(o); err != nil {
 			return nil, usageError(cmd, err)
@@ -53,6 +59,23 @@ func (f *recordFlags) options(e *env, cmd *cobra.Command, args []string) (*captu
 	}
 	f.setStore(o)
 	return o, f.setContainers(e, cmd, o)
+}
+
+// checkCommand refuses a command that is what the shell made of "-p $(pidof x)" or
+// "--container $(gantry containers -q x)" with several results.
+func (f *recordFlags) checkCommand(args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	_, notNumber := strconv.ParseUint(args[0], 10, 31)
+	switch {
+	case (f.pids != "" || f.tids != "") && notNumber == nil:
+		return hint.Wrap(fmt.Errorf("%q is no command, but looks like one more number", args[0]), `write several by comma, or put them in quotes: -p "$(pidof x)"`)
+	case len(f.selectors.containers) > 0 && looksLikeID(args[0]):
+		return hint.Wrap(fmt.Errorf("%q is no command, but looks like one more container", args[0]),
+			`write several by comma, or put them in quotes: --container "$(gantry containers -q x)"`)
+	}
+	return nil
 }
 
 // eventError says where names of events come from, unless the error knows
@@ -147,7 +170,7 @@ func (f *recordFlags) setRing(o *capture.Options) error {
 
 // narrow: something smaller than the machine is named, other than the command.
 func (f *recordFlags) narrow() bool {
-	return f.pids != "" || f.tids != "" || len(f.cgroups)+len(f.containers) > 0
+	return f.pids != "" || f.tids != "" || len(f.cgroups) > 0 || f.selectors.given()
 }
 
 // setTasks reads -a, -C, -p and -t, and checks that targets do not mix.
@@ -165,7 +188,7 @@ func (f *recordFlags) setTasks(o *capture.Options) error {
 	}
 	t.All = f.all || f.cpus != "" && len(t.PIDs)+len(t.TIDs) == 0
 	switch {
-	case len(t.PIDs)+len(t.TIDs) > 0 && len(f.cgroups)+len(f.containers) > 0:
+	case len(t.PIDs)+len(t.TIDs) > 0 && (len(f.cgroups) > 0 || f.selectors.given()):
 		return errors.New("-p and -t cannot be combined with --container and --cgroup")
 	case f.all && len(t.PIDs)+len(t.TIDs) > 0:
 		return errors.New("-a cannot be combined with -p or -t")
@@ -173,9 +196,13 @@ func (f *recordFlags) setTasks(o *capture.Options) error {
 	return nil
 }
 
+// numberList reads numbers by comma or, as "$(pidof x)" gives them, by blanks.
 func numberList(s string) ([]int, error) {
 	var list []int
-	for part := range strings.SplitSeq(s, ",") {
+	if s != "" && strings.TrimSpace(s) == "" {
+		return nil, fmt.Errorf("%q is no process or thread number", s)
+	}
+	for part := range strings.SplitSeq(strings.Join(strings.Fields(s), ","), ",") {
 		if part == "" && s == "" {
 			continue
 		}

@@ -3,11 +3,13 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -47,16 +49,16 @@ type reportFlags struct {
 func newReportCmd(e *env) *cobra.Command {
 	f := new(reportFlags)
 	cmd := &cobra.Command{
-		Use:   "report [flags]",
+		Use:   "report [flags] [FILE]",
 		Short: "show where the time went, by container, program and function",
 		Long: `Read a recording and show where the samples fell. Files of gantry record and
 of perf record are read alike, also from a pipe (-i -).`,
 		Example: `  gantry report                                    everything, by container
   gantry report --sort container,sym -g none       functions per container
   gantry report --container web --no-children      one container
-  gantry report --format svg -o flame.svg          a flame graph
+  gantry report -o flame.svg                       a flame graph
   gantry report --coverage                         what has no name, and why`,
-		Args: noArgs,
+		Args: f.readFlags.args,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(e, cmd) },
 	}
 	f.register(cmd)
@@ -86,7 +88,7 @@ func (f *reportFlags) register(cmd *cobra.Command) {
 	fl.IntVar(&f.opts.MaxEntries, "max-entries", 0, "show at most this many lines per event (0 is all)")
 	fl.StringVar(&f.percentage, "percentage", "absolute", "with filters: percent of everything (absolute) or of what is shown (relative)")
 	fl.BoolVarP(&f.showNrSamples, "show-nr-samples", "N", false, "add a column with the number of samples")
-	fl.StringSliceVar(&x.Comm, "comm", nil, "only threads of these names")
+	fl.StringSliceVarP(&x.Comm, "comm", "c", nil, "only threads of these names")
 	fl.StringSliceVar(&x.DSO, "dso", nil, "only functions of these objects")
 	fl.StringSliceVar(&x.Symbol, "symbol", nil, "only these functions")
 	fl.StringSliceVar(&x.Event, "event", nil, "only these events")
@@ -99,9 +101,13 @@ func (f *reportFlags) register(cmd *cobra.Command) {
 }
 
 func (f *reportFlags) run(e *env, cmd *cobra.Command) error {
-	format, err := report.ParseFormat(f.format)
+	name, err := formatOf(f.output, f.format, cmd.Flags().Changed("format"), report.FormatNames())
 	if err != nil {
 		return usageError(cmd, err)
+	}
+	format, err := report.ParseFormat(name)
+	if err != nil {
+		return usageError(cmd, withHint(err, didYouMean(name, report.FormatNames())))
 	}
 	if err := f.check(e, cmd, format); err != nil {
 		return err
@@ -143,8 +149,8 @@ func (f *reportFlags) run(e *env, cmd *cobra.Command) error {
 	r.sources.explain(e.stderr)
 	explainSnapshot(e.stderr, f.input, r.Features().Gantry, f.verbose)
 	explainFilter(e.stderr, f.input, r.Features().Gantry, f.verbose)
-	f.explain(e, format, p, s, r.Events())
-	return err
+	f.explainAmbiguous(e.stderr)
+	return cmp.Or(err, f.explain(e, format, p, s, r.Events()))
 }
 
 func (f *reportFlags) write(w io.Writer, format report.Format, p *profile.Profile) error {
@@ -190,7 +196,7 @@ func (f *reportFlags) checkCoverage(cmd *cobra.Command, format report.Format) er
 		return nil
 	}
 	if format != report.FormatText && format != report.FormatJSON {
-		return fmt.Errorf("--coverage is text or json, not %s", f.format)
+		return fmt.Errorf("--coverage is text or json, not %s", report.FormatNames()[format])
 	}
 	for _, name := range []string{
 		"sort", "children", "no-children", "call-graph", "no-call-graph", "inline", "no-inline", "percent-limit", "percentage",
@@ -204,20 +210,20 @@ func (f *reportFlags) checkCoverage(cmd *cobra.Command, format report.Format) er
 }
 
 // explain says what the report itself does not: that the filter left nothing,
-// and which binaries have no symbols.
-func (f *reportFlags) explain(e *env, format report.Format, p *profile.Profile, s *analysis.Session, events *perf.Events) {
+// and which binaries have no symbols. That nothing is left is an error.
+func (f *reportFlags) explain(e *env, format report.Format, p *profile.Profile, s *analysis.Session, events *perf.Events) (err error) {
 	sel := report.Select(p, format, &f.opts)
 	if filter := f.opts.Filter.String(); sel.Samples == 0 && filter != "" && len(p.Events) > 0 {
-		explainEmpty(e.stderr, f.input, filter, s, events)
+		err = explainEmpty(e.stderr, f.input, filter, s, events)
 	}
 	switch {
 	case f.verbose:
 		explainFailures(e.stderr, s.Unresolved(), 0)
-		return
-	case f.coverage:
-		return // which has them
+	case f.coverage: // which has them
+	default:
+		explainFailures(e.stderr, worthNaming(s.Unresolved(), sel.Nameless, sel.Samples), mostFailures)
 	}
-	explainFailures(e.stderr, worthNaming(s.Unresolved(), sel.Nameless, sel.Samples), mostFailures)
+	return err
 }
 
 // relaxGC trades memory for CPU: a report lives for a second, and most of what
@@ -270,13 +276,25 @@ func (f *reportFlags) parse() (err error) {
 func (f *reportFlags) parseKeys(defs container.Definitions, open bool) (err error) {
 	if f.sort != "" {
 		if f.opts.Sort, err = report.ParseKeys(f.sort, defs, open); err != nil {
-			return withHint(err, perfKeyHint(f.sort))
+			return withHint(err, cmp.Or(perfKeyHint(f.sort), keyHint(f.sort, defs)))
 		}
 	}
 	if f.roots != "" {
 		f.opts.Roots, err = report.ParseKeys(f.roots, defs, open)
+		err = withHint(err, keyHint(f.roots, defs))
 	}
 	return err
+}
+
+// keyHint suggests the sort key that is most like one that does not exist.
+func keyHint(keys string, defs container.Definitions) string {
+	names := report.KeyNames(defs)
+	for key := range strings.SplitSeq(keys, ",") {
+		if key = strings.TrimSpace(key); !slices.Contains(names, key) {
+			return didYouMean(key, names)
+		}
+	}
+	return ""
 }
 
 // checkNumbers refuses what no report can do.

@@ -236,5 +236,5 @@ func withSignals(cmd *cobra.Command) *cobra.Command {
 
 // readCommands only read files and build on every platform.
 func readCommands(e *env) []*cobra.Command {
-	return []*cobra.Command{newReportCmd(e), newAnnotateCmd(e), newScriptCmd(e), newBuildidCmd(e), newArchiveCmd(e), newConvertCmd(e)}
+	return []*cobra.Command{newReportCmd(e), newAnnotateCmd(e), newScriptCmd(e), newBuildidCmd(e), newArchiveCmd(e), newConvertCmd(e), newVersionCmd(e)}
 }

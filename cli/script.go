@@ -51,7 +51,7 @@ func showFlags() []showFlag {
 func newScriptCmd(e *env) *cobra.Command {
 	f := new(scriptFlags)
 	cmd := &cobra.Command{
-		Use:   "script [flags]",
+		Use:   "script [flags] [FILE]",
 		Short: "print a recording sample by sample",
 		Long: `Print the samples of a recording in the order of time, a line for each and a
 line for each frame of its call chain, as perf script does. Files of gantry
@@ -61,7 +61,7 @@ record and of perf record are read alike, also from a pipe (-i -).`,
   gantry script -F comm,tid,time,event,trace --comm nginx
   gantry script --container web --time 1234.5,1235
   gantry script --raw > recording.txt        everything in the file, as text`,
-		Args: noArgs,
+		Args: f.readFlags.args,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(e, cmd) },
 	}
 	f.register(cmd)
@@ -127,8 +127,9 @@ func (f *scriptFlags) run(e *env, cmd *cobra.Command) error {
 	}
 	explainWarnings(e.stderr, f.input, s)
 	r.sources.explain(e.stderr)
+	f.explainAmbiguous(e.stderr)
 	if filter := f.filter(); err == nil && tally.Printed == 0 && tally.Samples > 0 && filter != "" {
-		explainEmpty(e.stderr, f.input, filter, s, r.Events())
+		err = explainEmpty(e.stderr, f.input, filter, s, r.Events())
 	}
 	switch {
 	case symbols && f.verbose:

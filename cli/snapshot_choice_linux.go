@@ -28,19 +28,19 @@ type chosenTasks struct {
 	containers []*container.Container
 }
 
-func newTaskChoice(r *container.Resolver, defs container.Definitions, selectors []string) (*taskChoice, error) {
+func newTaskChoice(r *container.Resolver, defs container.Definitions, flags *selectorFlags) (*taskChoice, error) {
 	c := &taskChoice{resolver: r, nameBy: defs.Find(container.DefContainer), wanted: make(map[int32]bool)}
 	tree, err := perfTree()
 	if err != nil {
 		return nil, err
 	}
 	c.byCgroup = tree != nil && tree.Unified
-	for _, text := range selectors {
-		choice, err := defs.ParseChoice(text)
-		if err != nil {
-			return nil, hint.Wrap(err, "write NAME, IDENTITY, DEFINITION:IDENTITY or DEFINITION:any; 'gantry containers' lists what runs")
-		}
-		tasks, err := choose(r.Table(), &choice)
+	choices, err := flags.choices(defs)
+	if err != nil {
+		return nil, hint.Wrap(err, "write NAME, IDENTITY, DEFINITION:IDENTITY or DEFINITION:any; 'gantry containers' lists what runs")
+	}
+	for i := range choices {
+		tasks, err := choose(r.Table(), &choices[i])
 		if err != nil {
 			return nil, err
 		}
@@ -58,9 +58,9 @@ func choose(table *container.Table, c *container.Choice) (chosenTasks, error) {
 		}
 		return t, nil
 	}
-	found, err := table.Select(c.Name)
+	found, err := table.Select(c.Match)
 	if errors.Is(err, container.ErrNoMatch) {
-		return t, hint.Wrap(err, nearContainers(table, c.Name))
+		return t, hint.Wrap(err, nearContainers(table, c.Match.String()))
 	}
 	if err != nil {
 		return t, hint.Wrap(err, matchHint(err))

@@ -6,9 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
-	"strings"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -21,8 +22,9 @@ import (
 
 // snapshotFlags are the flags of gantry snapshot.
 type snapshotFlags struct {
-	containers  []string
+	selectors   selectorFlags
 	pids        string
+	format      string
 	output      string
 	maps, quiet bool
 	definitions definitionFlags
@@ -36,12 +38,11 @@ func newSnapshotCmd(e *env) *cobra.Command {
 		Long: `Tell what runs now: processes, threads, namespaces and what they have mapped
 executable, as gantry record tells it when a recording begins.
 
-The output is text, json, or a FILE: the status records themselves in a
-perf.data file, which gantry script --raw and perf script --show-mmap-events
-print.`,
+With -o FILE, the status records themselves are written into a perf.data file,
+which gantry script --raw and perf script --show-mmap-events print.`,
 		Example: `  gantry snapshot                        the processes of this machine
   gantry snapshot --maps --container web and what those of one have mapped
-  gantry snapshot -o json -p 1           one process with all that is known
+  gantry snapshot --format json -p 1     one process with all that is known
   gantry snapshot -o perf.data           status records into a file`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -53,29 +54,33 @@ print.`,
 	}
 	fl := cmd.Flags()
 	fl.SortFlags = false
-	fl.StringArrayVar(&f.containers, "container", nil, "only these containers: `NAME`, begin of an id, pod, image or cgroup path (/...); * is any text; or DEFINITION:any, an identity")
+	f.selectors.register(fl)
 	fl.StringVarP(&f.pids, "pid", "p", "", "only these processes: `PIDS` by comma")
-	fl.StringVarP(&f.output, "output", "o", "text", "text, json, or the `FILE` for records (perf.data, ./x); - is a stream of them")
+	fl.StringVar(&f.format, "format", "text", "text, json, or data: status records as perf.data (the format of -o FILE)")
+	fl.StringVarP(&f.output, "output", "o", "", "`FILE` to write, - for standard output")
 	fl.BoolVar(&f.maps, "maps", false, "in text, list what is mapped executable too")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "say nothing but errors")
 	f.definitions.register(fl)
-	complete(cmd, "output", false, []string{"text", "json", "perf.data"})
+	complete(cmd, "format", false, snapshotFormats())
 	return cmd
 }
 
 func (f *snapshotFlags) run(e *env, cmd *cobra.Command) error {
-	file := strings.ContainsAny(f.output, "./") || f.output == "-"
-	if !file && f.output != "text" && f.output != "json" {
-		return usageError(cmd, fmt.Errorf("unknown output %q: text, json, or a file, which has a . or / in its name", f.output))
+	if err := f.parseFormat(cmd); err != nil {
+		return usageError(cmd, err)
 	}
-	if f.maps && f.output != "text" {
-		return usageError(cmd, fmt.Errorf("--maps is for text; %s has the mappings anyway", f.output))
+	file := f.format == "data"
+	if f.maps && f.format != "text" {
+		return usageError(cmd, fmt.Errorf("--maps is for text; %s has the mappings anyway", f.format))
+	}
+	if err := f.selectors.parse(); err != nil {
+		return usageError(cmd, err)
 	}
 	pids, err := numberList(f.pids)
 	if err != nil {
 		return usageError(cmd, fmt.Errorf("-p: %w", err))
 	}
-	if len(pids) > 0 && len(f.containers) > 0 {
+	if len(pids) > 0 && f.selectors.given() {
 		return usageError(cmd, errors.New("-p cannot be combined with --container"))
 	}
 	defs, err := f.definitions.load(cmd)
@@ -85,18 +90,18 @@ func (f *snapshotFlags) run(e *env, cmd *cobra.Command) error {
 	if file {
 		relaxGC(false) // what is told of is written, and not kept
 	}
-	r, err := container.NewResolver(nil)
+	r, err := container.NewResolver(&container.ResolverOptions{Sockets: f.definitions.sockets})
 	if err != nil {
 		return hint.Wrap(fmt.Errorf("find containers: %w", err), "is /proc mounted? 'gantry doctor' tells more")
 	}
 	var warnings []container.Warning
-	if !file || len(f.containers) > 0 { // a file gets the names when it is written
+	if !file || f.selectors.given() { // a file gets the names when it is written
 		warnings = r.Refresh(cmd.Context())
 	}
 	if err := cmd.Context().Err(); err != nil {
 		return fmt.Errorf("find containers: %w", err)
 	}
-	chosen, err := newTaskChoice(r, defs, f.containers)
+	chosen, err := newTaskChoice(r, defs, &f.selectors)
 	if err != nil {
 		return blindError(err, warnings)
 	}
@@ -112,7 +117,40 @@ func (f *snapshotFlags) run(e *env, cmd *cobra.Command) error {
 	if file {
 		return f.write(e, cmd, source, scope, chosen, r, defs)
 	}
-	return f.show(e, cmd.Context(), source, scope, chosen)
+	return writeOutput(e, f.output, func(w io.Writer) error {
+		to := *e
+		to.stdout = w
+		return f.show(&to, cmd.Context(), source, scope, chosen)
+	})
+}
+
+func snapshotFormats() []string { return []string{"text", "json", "data"} }
+
+// parseFormat settles what is written where: -o FILE alone has records. Up to
+// gantry 0.1 -o was text or json, too.
+func (f *snapshotFlags) parseFormat(cmd *cobra.Command) (err error) {
+	given := cmd.Flags().Changed("format")
+	switch {
+	case !given && (f.output == "text" || f.output == "json"):
+		f.format, f.output = f.output, ""
+	case !given && f.output != "":
+		f.format = "data"
+		if format, err := formatOf(f.output, "data", false, snapshotFormats()); err == nil {
+			f.format = format
+		}
+	}
+	if !slices.Contains(snapshotFormats(), f.format) {
+		return withHint(fmt.Errorf("unknown format %q: text, json or data", f.format), didYouMean(f.format, snapshotFormats()))
+	}
+	if given {
+		_, err = formatOf(f.output, f.format, true, snapshotFormats())
+	}
+	if f.output == "" {
+		if f.output = "-"; f.format == "data" {
+			f.output = defaultFile
+		}
+	}
+	return err
 }
 
 // refusals says that there is a better way to look.
@@ -172,7 +210,7 @@ func (f *snapshotFlags) show(e *env, ctx context.Context, source snapshot.Source
 	if err := f.nobody(scope, &stats); err != nil {
 		return err
 	}
-	if f.output == "json" {
+	if f.format == "json" {
 		return v.writeJSON(e.stdout)
 	}
 	if err := v.writeText(e.stdout, f.maps); err != nil {

@@ -181,7 +181,7 @@ func (p *processView) name() string {
 // writeText writes a table of processes, each with its mappings behind if
 // those are asked for.
 func (v *snapshotView) writeText(w io.Writer, maps bool) error {
-	width := cmp.Or(terminalWidth(w), defaultWidth)
+	width := tableWidth(w)
 	if maps {
 		return v.writeMaps(w, width)
 	}
@@ -214,7 +214,11 @@ func (v *snapshotView) writeMaps(w io.Writer, width int) error {
 		for i := range p.Mappings {
 			m := &p.Mappings[i]
 			head := fmt.Sprintf("  %12x %8x %s %-*s ", m.Start, m.End-m.Start, m.Prot, shortID, m.BuildID[:min(shortID, len(m.BuildID))])
-			fmt.Fprintln(b, head+shorten(container.Printable(m.Path), max(width-len(head), minCut), cutBegin))
+			room := 0
+			if width > 0 {
+				room = max(width-len(head), minCut)
+			}
+			fmt.Fprintln(b, head+shorten(container.Printable(m.Path), room, cutBegin))
 		}
 	}
 	return b.Flush()

@@ -39,11 +39,14 @@ func (f *symbolFlags) register(fl *pflag.FlagSet) {
 	fl.Lookup("debuginfod").NoOptDefVal = debuginfodEnv
 }
 
-// defaultStore is perf's own build-id store, so that both tools find what
-// either has kept. It is "" if there is no home.
+// defaultStore is the build-id store of perf, ~/.debug; "" where there is no home
+// directory, which is not made for it.
 func defaultStore() string {
 	home, err := os.UserHomeDir()
 	if err != nil {
+		return ""
+	}
+	if info, err := os.Stat(home); err != nil || !info.IsDir() {
 		return ""
 	}
 	return filepath.Join(home, ".debug")

@@ -31,12 +31,35 @@ func DefaultSources(root string) []Source {
 	for _, s := range expand(f, "run/podman/podman.sock", "run/user/*/podman/podman.sock") {
 		add(s, Podman{s})
 	}
+	if s, ok := dockerHost(); ok && f.Root() == "/" {
+		list = append(list, s)
+	}
 	return append(list,
 		CRI{f.Path("run/containerd/containerd.sock"), RuntimeContainerd},
 		CRI{f.Path("run/k3s/containerd/containerd.sock"), RuntimeContainerd},
 		CRI{f.Path("run/crio/crio.sock"), RuntimeCRIO},
 		CRI{f.Path("run/cri-dockerd.sock"), RuntimeDocker},
 	)
+}
+
+// dockerHost is the socket that DOCKER_HOST names, as the docker command has it.
+func dockerHost() (Source, bool) {
+	path, ok := strings.CutPrefix(os.Getenv("DOCKER_HOST"), "unix://")
+	if !ok || !filepath.IsAbs(path) || path == "/run/docker.sock" || path == "/var/run/docker.sock" {
+		return nil, false
+	}
+	return Docker{path}, true
+}
+
+// source is the Source of a socket.
+func (s Socket) source() Source {
+	switch s.Runtime {
+	case RuntimeDocker:
+		return Docker{s.Path}
+	case RuntimePodman:
+		return Podman{s.Path}
+	}
+	return CRI{s.Path, s.Runtime}
 }
 
 // ociDirs are the state directories of runc and crun: their own default and

@@ -251,7 +251,7 @@ func (s Definitions) ParseSelector(text string) (Selector, bool) {
 // what the choice DEFINITION:NAME means by what is known of containers now. It
 // is at least one, which matches nothing if there is no such container.
 func (t *Table) Selectors(c *Choice) []Selector {
-	list, err := t.Select(c.Name)
+	list, err := t.Select(c.Match)
 	if err != nil {
 		list = nil
 	}

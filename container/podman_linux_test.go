@@ -104,7 +104,7 @@ func TestPodman(t *testing.T) {
 		!strings.HasPrefix(c.CgroupPath, parent.Path+"/") || c.CgroupID == 0 || r.Processes()[c] != 1 {
 		t.Errorf("%+v, %d processes", c, r.Processes()[c])
 	}
-	if list, err := r.Table().Match(id[:12]); err != nil || len(list) != 1 || list[0] != c {
+	if list, err := r.Table().Select(ByName(id[:12])); err != nil || len(list) != 1 || list[0] != c {
 		t.Errorf("by id prefix: %v, %v", list, err)
 	}
 }

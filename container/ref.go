@@ -223,3 +223,14 @@ func isDigits(s string) bool {
 	}
 	return s != ""
 }
+
+// Socket is where a runtime answers.
+type Socket struct {
+	Runtime string // one of SocketRuntimes
+	Path    string
+}
+
+// SocketRuntimes are the runtimes that are asked by a socket.
+func SocketRuntimes() []string {
+	return []string{RuntimeDocker, RuntimePodman, RuntimeContainerd, RuntimeCRIO}
+}

@@ -21,6 +21,8 @@ type ResolverOptions struct {
 	// Sources are asked in this order, and of two names the later counts;
 	// default DefaultSources(Root), found anew by each Refresh.
 	Sources []Source
+	// Sockets are asked after the default sources.
+	Sockets []Socket
 	// Timeout is how long one source may take; default 2 s.
 	Timeout time.Duration
 }
@@ -37,6 +39,7 @@ type Resolver struct {
 	prefix  string             // in front of the paths of tree.Walk
 	nsRoot  string             // of the own cgroup namespace, if ".." is in tree.Root
 	sources []Source
+	sockets []Socket
 	timeout time.Duration
 	table   Table
 	alone   map[*Container]int // processes of containers without a cgroup
@@ -65,7 +68,7 @@ func NewResolver(o *ResolverOptions) (*Resolver, error) {
 	if o == nil {
 		o = &ResolverOptions{}
 	}
-	r := &Resolver{fs: procfs.New(o.Root), sources: o.Sources, timeout: o.Timeout}
+	r := &Resolver{fs: procfs.New(o.Root), sources: o.Sources, sockets: o.Sockets, timeout: o.Timeout}
 	if r.timeout == 0 {
 		r.timeout = defaultTimeout
 	}
@@ -130,6 +133,9 @@ func (r *Resolver) Refresh(ctx context.Context) []Warning {
 	sources := r.sources
 	if sources == nil {
 		sources = DefaultSources(r.fs.Root())
+		for _, s := range r.sockets {
+			sources = append(sources, s.source())
+		}
 	}
 	// Users may let their sources hang: together they have the time of one.
 	left := r.timeout

@@ -32,7 +32,7 @@ func refresh(t *testing.T, o *ResolverOptions) *Resolver {
 
 func one(t *testing.T, r *Resolver, selector string) *Container {
 	t.Helper()
-	list, err := r.Table().Match(selector)
+	list, err := r.Table().Select(ByName(selector))
 	if err != nil || len(list) != 1 {
 		t.Fatalf("%s: %v, %v", selector, list, err)
 	}
@@ -137,7 +137,7 @@ func TestResolverReuse(t *testing.T) {
 	}
 	testutil.StartContainer(t, spec)
 	r.Refresh(context.Background())
-	list, err := r.Table().Match(spec.ID)
+	list, err := r.Table().Select(ByName(spec.ID))
 	if err != nil || len(list) != 2 || list[0] != first {
 		t.Fatalf("%v, %v", list, err)
 	}

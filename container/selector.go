@@ -5,7 +5,6 @@ package container
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/gantry-tools/gantry/internal/hint"
@@ -23,20 +22,20 @@ type Choice struct {
 	Definition *Definition
 	// Any: all containers of the definition.
 	Any bool
-	// Name is what Select takes. Together with a definition it means those
-	// of its containers that a container of this name is in: pod:web is the
+	// Match says what the containers are called. Together with a definition it
+	// means those of its containers that such a container is in: pod:web is the
 	// pod of web, with all that is in it.
-	Name string
+	Match Matcher
 	// Identity is zero unless the text has one. It may have less than its
 	// definition names, and then means every identity that has as much.
 	Identity Identity
 }
 
 // ByName reports whether names decide, which may become known late.
-func (c *Choice) ByName() bool { return c.Name != "" }
+func (c *Choice) ByName() bool { return !c.Match.IsEmpty() }
 
 // ParseChoice reads "DEFINITION:any", "DEFINITION:IDENTITY", "DEFINITION:NAME",
-// "IDENTITY" and "NAME", where NAME is what Table.Select takes. s has all
+// "IDENTITY" and "NAME", where NAME is one of a Matcher. s has all
 // definitions, the built-in ones too. The error is ErrDefinition or ErrNoMatch.
 func (s Definitions) ParseChoice(text string) (Choice, error) {
 	c := Choice{Text: text}
@@ -47,7 +46,7 @@ func (s Definitions) ParseChoice(text string) (Choice, error) {
 		return c, c.check()
 	}
 	if c.Definition = s.Find(name); c.Definition != nil {
-		if c.Name = rest; rest == "" {
+		if c.Match = ByName(rest); rest == "" {
 			err := fmt.Errorf("%q names no container behind the definition: %w", text, ErrNoMatch)
 			return c, hint.Wrap(err, fmt.Sprintf("write %s:any for all of them, or %[1]s:NAME for one; 'gantry containers' lists what runs", name))
 		}
@@ -56,7 +55,7 @@ func (s Definitions) ParseChoice(text string) (Choice, error) {
 	if _, err := ParseIdentity(rest); rest == AnyIdentity || err == nil {
 		return c, fmt.Errorf("%q: %w (there are %s)", name, ErrDefinition, strings.Join(s.Names(), ", "))
 	}
-	c.Name = text
+	c.Match = ByName(text)
 	return c, nil
 }
 
@@ -85,41 +84,6 @@ func (e *mismatchError) Error() string { return e.text }
 
 // Unwrap is ErrDefinition.
 func (e *mismatchError) Unwrap() error { return ErrDefinition }
-
-// Select finds the containers that a name means, as Match does; one with a * in
-// it means all containers of which a name, label, pod, image or id matches,
-// where * stands for any text.
-func (t *Table) Select(name string) ([]*Container, error) {
-	if !strings.Contains(name, "*") {
-		return t.Match(name)
-	}
-	matches := func(text string) bool { return MatchStars(name, text) }
-	found := t.filter(func(c *Container) bool {
-		return c.Kind == KindContainer && slices.ContainsFunc([]string{c.Name, c.Label(), c.Pod, c.Image, c.ID}, matches)
-	})
-	if len(found) == 0 {
-		return nil, fmt.Errorf("%q: %w", name, ErrNoMatch)
-	}
-	return found, nil
-}
-
-// MatchStars reports whether a text matches a pattern, in which * stands for any
-// text, none included, and everything else for itself.
-func MatchStars(pattern, text string) bool {
-	first, rest, star := strings.Cut(pattern, "*")
-	text, ok := strings.CutPrefix(text, first)
-	if !star || !ok {
-		return ok && text == ""
-	}
-	parts := strings.Split(rest, "*")
-	last := len(parts) - 1
-	for _, p := range parts[:last] {
-		if _, text, ok = strings.Cut(text, p); !ok {
-			return false
-		}
-	}
-	return strings.HasSuffix(text, parts[last])
-}
 
 // Distinct reports whether the namespaces by which a container without a cgroup
 // of its own is known are its own: both known and not the host's.

@@ -33,8 +33,8 @@ func describeChoice(c *Choice) string {
 	switch {
 	case c.Any:
 		b.WriteString("any")
-	case c.Name != "":
-		fmt.Fprintf(&b, "name %s", c.Name)
+	case c.ByName():
+		fmt.Fprintf(&b, "name %s", c.Match.String())
 	default:
 		for n, ino := range c.Identity.Namespaces {
 			if ino != 0 {
@@ -126,7 +126,7 @@ func TestSelect(t *testing.T) {
 		"db(1)*":    "ccc333",
 		"*/web":     "bbb222",
 	} {
-		found, err := table.Select(name)
+		found, err := table.Select(ByName(name))
 		var ids []string
 		for _, c := range found {
 			ids = append(ids, c.ID)
@@ -136,7 +136,7 @@ func TestSelect(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"we", "x*", "db*2"} {
-		if found, err := table.Select(name); !errors.Is(err, ErrNoMatch) {
+		if found, err := table.Select(ByName(name)); !errors.Is(err, ErrNoMatch) {
 			t.Errorf("%s: %v, %v", name, found, err)
 		}
 	}
@@ -161,7 +161,7 @@ func TestMatchStars(t *testing.T) {
 func TestSelectNotUTF8(t *testing.T) {
 	var table Table
 	table.Add(Container{ID: "aaa", Name: "web", CgroupPath: "/a"})
-	if found, err := table.Select("web\xff*"); !errors.Is(err, ErrNoMatch) {
+	if found, err := table.Select(ByName("web\xff*")); !errors.Is(err, ErrNoMatch) {
 		t.Errorf("%v, %v", found, err)
 	}
 }
@@ -174,7 +174,7 @@ func TestSelectPatterns(t *testing.T) {
 	for sel, want := range map[string]int{
 		"web-*": 2, "*": 3, "*-2": 1, "w*1": 1, "shop/*": 3, "cc*": 1, "web-1": 1, "aaa": 1, "web": 0, "eb-*": 0, "w.b*": 0, "[a-w]eb*": 0,
 	} {
-		found, err := table.Select(sel)
+		found, err := table.Select(ByName(sel))
 		if len(found) != want || (want == 0) != errors.Is(err, ErrNoMatch) {
 			t.Errorf("%s: %d, %v, want %d", sel, len(found), err, want)
 		}
@@ -191,7 +191,7 @@ func FuzzParseChoice(f *testing.F) {
 			return
 		}
 		n := 0
-		for _, is := range []bool{c.Any, c.Name != "", c.Identity != Identity{}} {
+		for _, is := range []bool{c.Any, c.Match.String() != "", c.Identity != Identity{}} {
 			if is {
 				n++
 			}

@@ -58,7 +58,7 @@ func TestStates(t *testing.T) {
 			for _, w := range r.Refresh(context.Background()) {
 				t.Error(w)
 			}
-			found, err := r.Table().Match("web")
+			found, err := r.Table().Select(ByName("web"))
 			if err != nil || len(found) != 1 {
 				t.Fatal(found, err)
 			}
@@ -82,7 +82,7 @@ func TestStatesOfRuntimes(t *testing.T) {
 					t.Fatal(err)
 				}
 				r.Refresh(context.Background())
-				found, err := r.Table().Match(c.ID)
+				found, err := r.Table().Select(ByName(c.ID))
 				if err != nil || len(found) != 1 {
 					t.Fatal(found, err)
 				}

@@ -135,10 +135,10 @@ func TestMatch(t *testing.T) {
 		{"web", "web"}, {"web-0", "web side"}, {"prod/web-0", "web side"}, {uid, "web"}, {"web-0/side", "side"},
 		{hexA, "web"}, {hexA[:3], "web"}, {hexA[:12], "web"}, {"0123z", "z"},
 		{"nginx", "web"}, {"nginx:1.25", "web"}, {"library/nginx", "web"}, {"docker.io/library/nginx:1.25", "web"},
-		{"team/side", "side"}, {"reg:5000/team/side", "side"}, {"/k/z", "z"}, {"/k/z/", "z"},
+		{"team/side", "side"}, {"reg:5000/team/side", "side"}, {"/k/z", "z"}, {"/k/z/", "z"}, {"/k", "web side z"},
 		{"redis", "redis.service"}, {"redis.service", "redis.service"},
 	} {
-		list, err := tab.Match(tt.sel)
+		list, err := tab.Select(ByName(tt.sel))
 		var names []string
 		for _, c := range list {
 			names = append(names, c.Name)
@@ -148,8 +148,8 @@ func TestMatch(t *testing.T) {
 		}
 	}
 	for sel, want := range map[string]error{"": ErrNoMatch, "nope": ErrNoMatch, "8f": ErrNoMatch, "inx": ErrNoMatch,
-		"0123": ErrAmbiguous, "nginx:1": ErrNoMatch, "/k": ErrNoMatch, "reg:5000": ErrNoMatch} {
-		if list, err := tab.Match(sel); !errors.Is(err, want) || list != nil {
+		"0123": ErrAmbiguous, "nginx:1": ErrNoMatch, "reg:5000": ErrNoMatch} {
+		if list, err := tab.Select(ByName(sel)); !errors.Is(err, want) || list != nil {
 			t.Errorf("%q: %v, %v", sel, list, err)
 		}
 	}

@@ -38,7 +38,9 @@ func (f fake) OpenLink(_ symbol.Ref, path string) (symbol.File, int64, error) {
 	return f.get("link " + path)
 }
 
-func (f fake) OpenPerfMap(ref symbol.Ref) (symbol.File, int64, error) { return f.get("map " + ref.Path) }
+func (f fake) OpenPerfMap(ref symbol.Ref) (symbol.File, int64, error) {
+	return f.get("map " + ref.Path)
+}
 
 // plain is an opener without separate symbols.
 type plain struct{ f fake }

@@ -59,7 +59,7 @@ type listedIdentity struct {
 // named is a choice by name: the identities of those containers under the mask
 // satisfy the rules.
 type named struct {
-	name  string
+	match container.Matcher
 	mask  int // -1: none
 	rules kernel.Rules
 	// own: the cgroup of the container is chosen, with all below it; under a
@@ -106,9 +106,9 @@ func (p *Plan) add(c *container.Choice) error {
 	case c.Any:
 		return p.all(d)
 	case c.ByName() && (d == nil || d.Runtime):
-		return p.name(c.Name)
+		return p.name(c.Match)
 	case c.ByName():
-		return p.nameUnder(d, c.Name)
+		return p.nameUnder(d, c.Match)
 	case d != nil && d.Runtime:
 		return p.runtimeIdentity(&c.Identity)
 	}
@@ -138,7 +138,7 @@ func (p *Plan) all(d *container.Definition) error {
 
 // name chooses containers by what they are called: their cgroups, and tasks in
 // their namespaces whose cgroup is no other container's.
-func (p *Plan) name(name string) error {
+func (p *Plan) name(match container.Matcher) error {
 	d := container.Default()
 	free, err := p.rule(cond{free: true})
 	if err != nil {
@@ -150,15 +150,15 @@ func (p *Plan) name(name string) error {
 	}
 	p.free = free
 	p.masks[m].Open |= free
-	p.byName = append(p.byName, named{name: name, mask: m, rules: free, own: true})
+	p.byName = append(p.byName, named{match: match, mask: m, rules: free, own: true})
 	return nil
 }
 
 // nameUnder chooses what is in one container with those of a name, under another
 // definition.
-func (p *Plan) nameUnder(d *container.Definition, name string) error {
+func (p *Plan) nameUnder(d *container.Definition, match container.Matcher) error {
 	if len(d.Namespaces) == 0 {
-		p.byName = append(p.byName, named{name: name, mask: -1, own: true, glob: d})
+		p.byName = append(p.byName, named{match: match, mask: -1, own: true, glob: d})
 		return nil
 	}
 	rules := kernel.ByNamespaces
@@ -173,7 +173,7 @@ func (p *Plan) nameUnder(d *container.Definition, name string) error {
 		return err
 	}
 	p.masks[m].Open |= rules
-	p.byName = append(p.byName, named{name: name, mask: m, rules: rules})
+	p.byName = append(p.byName, named{match: match, mask: m, rules: rules})
 	return nil
 }
 

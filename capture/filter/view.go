@@ -78,7 +78,7 @@ func (p *Plan) View(t *container.Table, asked time.Time, final bool) *View {
 		v.cgroups[cg.ID] = true
 	}
 	for i := range p.byName {
-		found, err := t.Select(p.byName[i].name)
+		found, err := t.Select(p.byName[i].match)
 		if err != nil {
 			continue // none, or an ambiguous prefix of an id: none yet
 		}
@@ -202,7 +202,7 @@ func (v *View) around(path string) (in, named, chosen bool) {
 	t.AddCgroup(1, path)
 	for i := range v.plan.byName {
 		if n := &v.plan.byName[i]; n.own && n.glob == nil {
-			_, err := t.Select(n.name)
+			_, err := t.Select(n.match)
 			chosen = chosen || err == nil
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// flameHues are the colours of a flame graph, in order of weight, as angles in OKLCH: there, all hues look equally light, so that no
-// container shouts.
+// flameHues are the colours of a flame graph as angles in OKLCH: there, all hues look
+// equally light, so that no container shouts.
 func flameHues() []float64 { return []float64{250, 62, 155, 0, 300, 95, 200, 28, 125, 335} }
 
 // flameShades is how many tones a colour has, so that neighbours of one colour
@@ -28,7 +28,29 @@ func (s *svgWriter) colourClass(i int) string {
 	if s.f.roots[i].name == noContainer {
 		return "host"
 	}
-	return fmt.Sprintf("c%d", i%len(flameHues()))
+	return fmt.Sprintf("c%d", s.hues[i])
+}
+
+// chooseHues gives each root the colour of its name, so that a container has the
+// same one in every picture. Of two roots that have the same, the lighter one
+// takes the next that is free.
+func chooseHues(roots []string) []int {
+	taken := make(map[int]bool)
+	hues := make([]int, len(roots))
+	for i, name := range roots {
+		if name == noContainer {
+			continue // it is grey
+		}
+		h := fnv.New32a()
+		h.Write([]byte(name))
+		n := int(h.Sum32() % uint32(len(flameHues())))
+		for try := 0; taken[n] && try < len(flameHues()); try++ {
+			n = (n + 1) % len(flameHues())
+		}
+		taken[n] = true
+		hues[i] = n
+	}
+	return hues
 }
 
 func (s *svgWriter) boxClass(b *box) string {
@@ -66,7 +88,7 @@ func (s *svgWriter) theme(t flameTheme) string {
 			continue
 		}
 		seen[class] = true
-		hue, full := flameHues()[i%len(flameHues())], 1.0
+		hue, full := flameHues()[s.hues[i]], 1.0
 		if class == "host" {
 			hue, full = 260, 0.15
 		}

@@ -112,7 +112,7 @@ func TestFilterIdentities(t *testing.T) {
 			t.Errorf("%s: %d samples, %q", text, got.Samples, f.String())
 		}
 	}
-	f := Filter{Container: []string{"nope"}, Identities: []container.Selector{{Definition: "vm"}}}
+	f := Filter{Match: container.Matcher{Names: []string{"nope"}}, Identities: []container.Selector{{Definition: "vm"}}}
 	if got := Select(inVM(), FormatText, &Options{Filter: f}); got.Samples != 1 {
 		t.Errorf("%+v", got)
 	}

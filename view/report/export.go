@@ -37,11 +37,14 @@ func rootTexts(o *Options, l *profile.Labels) []string {
 
 // SampleFilter tells which samples pass the filter, as flame graphs and exports have
 // it: their labels and at least one of their frames. Nil if all do.
-func (o *Options) SampleFilter(p *profile.Profile) func(profile.Sample) bool { return o.sampleFilter(p) }
+func (o *Options) SampleFilter(p *profile.Profile) func(profile.Sample) bool {
+	return o.sampleFilter(p)
+}
 
 // sampleFilter tells which samples pass the filter: their labels and at least one of
 // their frames. Nil if all do.
 func (o *Options) sampleFilter(p *profile.Profile) func(profile.Sample) bool {
+	o.Filter.prepare(p)
 	if o.Filter.empty() {
 		return nil
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/gantry-tools/gantry/analysis/profile"
+	"github.com/gantry-tools/gantry/container"
 	"github.com/gantry-tools/gantry/internal/testutil"
 )
 
@@ -20,7 +21,7 @@ func TestJSONGolden(t *testing.T) {
 		o    Options
 	}{
 		{"children-caller", Options{Sort: keys(t, "container,sym,dso"), Children: true, CallGraph: CallGraphCaller, MaxEntries: 3}},
-		{"labels", Options{Sort: keys(t, "pid,tid,cpu,pod,namespace,image,cgroup,comm"), Filter: Filter{Container: []string{"web"}}}},
+		{"labels", Options{Sort: keys(t, "pid,tid,cpu,pod,namespace,image,cgroup,comm"), Filter: Filter{Match: container.Matcher{Names: []string{"web"}}}}},
 		{"event-key", Options{Sort: keys(t, "event")}},
 	} {
 		got := write(t, FormatJSON, p, &tt.o)

@@ -3,13 +3,12 @@
 package report
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"github.com/gantry-tools/gantry/analysis/profile"
+	"github.com/gantry-tools/gantry/container"
 )
 
 func TestParseKeys(t *testing.T) {
@@ -74,36 +73,6 @@ func TestNeeds(t *testing.T) {
 	}
 }
 
-func TestGlob(t *testing.T) {
-	for _, tt := range []struct {
-		pattern, s string
-		want       bool
-	}{
-		{"web", "web", true}, {"web", "web1", false}, {"web*", "web1", true}, {"*", "", true}, {"", "", true}, {"", "a", false},
-		{"[kernel.kallsyms]", "[kernel.kallsyms]", true}, {"*.so*", "libc.so.6", true}, {"*.so*", "libc.a", false},
-		{"a*b*c", "aXbXbXc", true}, {"a*b*c", "aXbXbX", false}, {"**x", "yx", true}, {"a*a*a*a*a*b", strings.Repeat("a", 5000), false},
-	} {
-		if got := glob(tt.pattern, tt.s); got != tt.want {
-			t.Errorf("glob(%q, %.20q) = %v", tt.pattern, tt.s, got)
-		}
-	}
-}
-
-// glob means what the regular expression of the same pattern means.
-func FuzzGlob(f *testing.F) {
-	f.Add("a*b*c", "aXbXc")
-	f.Add("[kernel]*", "[kernel].x")
-	f.Fuzz(func(t *testing.T, pattern, s string) {
-		if !utf8.ValidString(pattern) || !utf8.ValidString(s) {
-			return // a regular expression cannot tell bytes apart
-		}
-		re := regexp.MustCompile(`(?s)\A` + strings.ReplaceAll(regexp.QuoteMeta(pattern), `\*`, `.*`) + `\z`)
-		if got, want := glob(pattern, s), re.MatchString(s); got != want {
-			t.Errorf("glob(%q, %q) = %v, want %v", pattern, s, got, want)
-		}
-	})
-}
-
 func TestFilter(t *testing.T) {
 	l := profile.Labels{Container: "web", ContainerID: "0123456789ab", Pod: "p", Comm: "nginx", PID: 7, CPU: 0,
 		Cgroup: "/pods/p", Image: "docker.io/library/nginx:1.27"}
@@ -112,38 +81,38 @@ func TestFilter(t *testing.T) {
 		want bool
 	}{
 		{Filter{}, true},
-		{Filter{Container: []string{"db", "web"}}, true},
-		{Filter{Container: []string{"012345"}}, true},
-		{Filter{Container: []string{"012"}}, true},
-		{Filter{Container: []string{"01"}}, false}, // too short for an id
-		{Filter{Container: []string{"01*"}}, true},
-		{Filter{Container: []string{"p"}}, true}, // its pod
-		{Filter{Container: []string{"/pods/p"}}, true},
-		{Filter{Container: []string{"/pods/"}}, true}, // and what is below
-		{Filter{Container: []string{"/pod"}}, false},
-		{Filter{Container: []string{"/*/p"}}, true},
-		{Filter{Container: []string{"nginx"}}, true}, // its image
-		{Filter{Container: []string{"library/nginx:1.27"}}, true},
-		{Filter{Container: []string{"ginx"}}, false},
-		{Filter{Container: []string{"[host]"}}, false},
+		{Filter{Match: container.Matcher{Names: []string{"db", "web"}}}, true},
+		{Filter{Match: container.Matcher{Names: []string{"012345"}}}, true},
+		{Filter{Match: container.Matcher{Names: []string{"012"}}}, true},
+		{Filter{Match: container.Matcher{Names: []string{"01"}}}, false}, // too short for an id
+		{Filter{Match: container.Matcher{Names: []string{"01*"}}}, true},
+		{Filter{Match: container.Matcher{Names: []string{"p"}}}, true}, // its pod
+		{Filter{Match: container.Matcher{Names: []string{"/pods/p"}}}, true},
+		{Filter{Match: container.Matcher{Names: []string{"/pods/"}}}, true}, // and what is below
+		{Filter{Match: container.Matcher{Names: []string{"/pod"}}}, false},
+		{Filter{Match: container.Matcher{Names: []string{"/*/p"}}}, true},
+		{Filter{Match: container.Matcher{Names: []string{"nginx"}}}, true}, // its image
+		{Filter{Match: container.Matcher{Names: []string{"library/nginx:1.27"}}}, true},
+		{Filter{Match: container.Matcher{Names: []string{"ginx"}}}, false},
+		{Filter{Match: container.Matcher{Names: []string{"[host]"}}}, false},
 		{Filter{PID: []int32{7}, CPU: []int32{0}}, true},
 		{Filter{PID: []int32{7}, CPU: []int32{1}}, false},
-		{Filter{Pod: []string{"p"}, Comm: []string{"ng*"}}, true},
-		{Filter{Namespace: []string{"x"}}, false},
+		{Filter{Match: container.Matcher{Pods: []string{"p"}}, Comm: []string{"ng*"}}, true},
+		{Filter{Match: container.Matcher{Namespaces: []string{"x"}}}, false},
 		{Filter{TID: []int32{7}}, false},
-		{Filter{Image: []string{"x"}}, false},
+		{Filter{Match: container.Matcher{Images: []string{"x"}}}, false},
 		{Filter{Cgroup: []string{"/x"}}, false},
 	} {
 		if got := tt.f.labels(&l); got != tt.want {
 			t.Errorf("%s: got %v", tt.f.String(), got)
 		}
 	}
-	host := Filter{Container: []string{noContainer}}
+	host := Filter{Match: container.Matcher{Names: []string{noContainer}}}
 	if !host.labels(&profile.Labels{Comm: "sh"}) {
 		t.Error("the host is not selected by its name")
 	}
 	for _, pattern := range []string{"*", "*host*"} {
-		f := Filter{Container: []string{pattern}}
+		f := Filter{Match: container.Matcher{Names: []string{pattern}}}
 		if f.labels(&profile.Labels{Comm: "sh", Cgroup: "/user"}) || f.labels(&l) != (pattern == "*") {
 			t.Errorf("%s selects the host, or not the container", pattern)
 		}

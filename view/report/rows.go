@@ -52,6 +52,7 @@ func newTable(p *profile.Profile, o *Options) *table {
 // newSelection is a table without rows: the samples that pass the filter's
 // labels and keep, sorted and summed up.
 func newSelection(p *profile.Profile, o *Options, keep func(profile.Sample) bool) *table {
+	o.Filter.prepare(p)
 	t := &table{p: p, o: o, events: make([]eventTotal, len(p.Events)), shown: o.Filter.events(p)}
 	t.group()
 	t.sortSamples(keep)

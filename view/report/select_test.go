@@ -2,7 +2,11 @@
 
 package report
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/gantry-tools/gantry/container"
+)
 
 func TestSelect(t *testing.T) {
 	p := parseProfile(t, shop)
@@ -14,7 +18,7 @@ func TestSelect(t *testing.T) {
 		nameless uint64 // of libc.so.6
 	}{
 		{"all", FormatText, Options{}, 100, 4},
-		{"container", FormatText, Options{Filter: Filter{Container: []string{"db"}}}, 30, 0},
+		{"container", FormatText, Options{Filter: Filter{Match: container.Matcher{Names: []string{"db"}}}}, 30, 0},
 		{"comm", FormatSVG, Options{Filter: Filter{Comm: []string{"cron"}}}, 5, 4},
 		{"nobody", FormatFolded, Options{Filter: Filter{Comm: []string{"nobody"}}}, 0, 0},
 		{"event", FormatText, Options{Filter: Filter{Event: []string{"nope"}}}, 0, 0},

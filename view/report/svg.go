@@ -38,6 +38,11 @@ const (
 func SVG(w io.Writer, p *profile.Profile, o *Options) error {
 	o = o.orDefault()
 	s := svgWriter{out: bufio.NewWriterSize(w, 1<<16), p: p, o: o, f: newFlame(p, o)}
+	names := make([]string, len(s.f.roots))
+	for i := range names {
+		names[i] = s.f.roots[i].name
+	}
+	s.hues = chooseHues(names)
 	s.chips()
 	s.write()
 	if err := s.out.Flush(); err != nil {
@@ -51,6 +56,7 @@ type svgWriter struct {
 	p     *profile.Profile
 	o     *Options
 	f     *flame
+	hues  []int // of the roots, see chooseHues
 	chip  []svgChip
 	lines int // of the legend
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/gantry-tools/gantry/analysis/profile"
+	"github.com/gantry-tools/gantry/container"
 	"github.com/gantry-tools/gantry/internal/testutil"
 )
 
@@ -123,14 +124,34 @@ func TestSVGHead(t *testing.T) {
 // Where only one container ran, or none, commands are told apart by colour.
 func TestSVGColours(t *testing.T) {
 	many := write(t, FormatSVG, parseProfile(t, shop), nil)
-	if !strings.Contains(many, `<g class="c0 label" data-b="1,`) || !strings.Contains(many, `<g class="host label" data-b="1,`) {
+	coloured := regexp.MustCompile(`<g class="c[0-9] label" data-b="1,`)
+	if !coloured.MatchString(many) || !strings.Contains(many, `<g class="host label" data-b="1,`) {
 		t.Error("containers have no colours of their own")
 	}
-	one := write(t, FormatSVG, parseProfile(t, shop), &Options{Filter: Filter{Container: []string{noContainer}}})
-	for _, want := range []string{`<g class="all" data-b="1,`, `<g class="c0 label" data-b="2,`, `<g class="c1 label" data-b="2,`, ">cron 33.33%<"} {
+	one := write(t, FormatSVG, parseProfile(t, shop), &Options{Filter: Filter{Match: container.Matcher{Names: []string{noContainer}}}})
+	for _, want := range []string{`<g class="all" data-b="1,`, ">cron 33.33%<"} {
 		if !strings.Contains(one, want) {
 			t.Errorf("only the host: %q is missing", want)
 		}
+	}
+	commands := map[string]bool{}
+	for _, m := range regexp.MustCompile(`<g class="(c[0-9]) label" data-b="2,`).FindAllStringSubmatch(one, -1) {
+		commands[m[1]] = true
+	}
+	if len(commands) < 2 {
+		t.Errorf("commands of the host have the colours %v", commands)
+	}
+}
+
+// A container has the same colour in every picture, unless another one that weighs
+// more has it.
+func TestSVGColourOfName(t *testing.T) {
+	a, b := chooseHues([]string{"web", noContainer, "db"}), chooseHues([]string{"cache", "web"})
+	if a[0] != chooseHues([]string{"web"})[0] || a[0] == a[2] {
+		t.Errorf("%v", a)
+	}
+	if alone := chooseHues([]string{"cache"})[0]; alone != a[0] && b[1] != a[0] {
+		t.Errorf("web is %d in one picture and %d in the other", a[0], b[1])
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"unicode"
 
 	"github.com/gantry-tools/gantry/analysis/profile"
+	"github.com/gantry-tools/gantry/container"
 	"github.com/gantry-tools/gantry/internal/testutil"
 )
 
@@ -35,8 +36,8 @@ func TestTextGolden(t *testing.T) {
 		{"sym-samples", shop, Options{Sort: keys(t, "symbol"), ShowSamples: true}},
 		{"percent-limit-20-callee", shop, Options{PercentLimit: 20, CallGraph: CallGraphCallee}},
 		{"max-entries-2", shop, Options{Sort: keys(t, "dso"), MaxEntries: 2}},
-		{"filter-container", shop, Options{Filter: Filter{Container: []string{"cccccc"}}}},
-		{"filter-container-relative", shop, Options{Filter: Filter{Container: []string{"db*"}}, Relative: true}},
+		{"filter-container", shop, Options{Filter: Filter{Match: container.Matcher{Names: []string{"cccccc"}}}}},
+		{"filter-container-relative", shop, Options{Filter: Filter{Match: container.Matcher{Names: []string{"db*"}}}, Relative: true}},
 		{"filter-symbol-children", shop, Options{Children: true, Filter: Filter{Symbol: []string{"walk", "vfs_*"}}}},
 		{"events", shopAndFaults, Options{Sort: keys(t, "container,sym")}},
 		{"event-key", shopAndFaults, Options{Sort: keys(t, "event,container")}},
@@ -110,7 +111,7 @@ func hostileProfile() *profile.Profile {
 func TestTextHostile(t *testing.T) {
 	o := Options{
 		Sort: keys(t, "event,container,pod,image,namespace,cgroup,comm,dso,sym"), Children: true,
-		Filter: Filter{Container: []string{"*", "\x1b[31m"}},
+		Filter: Filter{Match: container.Matcher{Names: []string{"*", "\x1b[31m"}}},
 	}
 	for _, g := range []CallGraph{CallGraphCaller, CallGraphCallee, CallGraphFlat} {
 		o.CallGraph = g

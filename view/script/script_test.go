@@ -13,6 +13,7 @@ import (
 
 	"github.com/gantry-tools/gantry/analysis"
 	"github.com/gantry-tools/gantry/analysis/symbol"
+	"github.com/gantry-tools/gantry/container"
 	"github.com/gantry-tools/gantry/internal/testutil"
 	"github.com/gantry-tools/gantry/perf"
 	"github.com/gantry-tools/gantry/perf/perfdata"
@@ -102,7 +103,7 @@ func TestGolden(t *testing.T) {
 		{"F-sw:+addr,+weight,+phys_addr", Options{Columns: columns(t, "sw:+addr,+weight,+phys_addr,+data_page_size,+code_page_size", "trace:")}},
 		{"F+container", Options{Columns: columns(t, "+container,+image,+pod,+cgroup,-ip,-sym,-dso")}},
 		{"comm-web", Options{Filter: report.Filter{Comm: []string{"w*"}}}},
-		{"container-web", Options{Filter: report.Filter{Container: []string{"web"}}}},
+		{"container-web", Options{Filter: report.Filter{Match: container.ByName("web")}}},
 		{"tid-3", Options{Filter: report.Filter{TID: []int32{3}}}},
 		{"cpu-12,1234", Options{Filter: report.Filter{CPU: []int32{12, 1234}}}},
 		{"time", Options{Span: Span{From: 1000011000, To: 1000013123}}},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package config
 
 import (
 	"strings"
@@ -16,7 +16,7 @@ func TestParseConfigStore(t *testing.T) {
 		"store: {max-size: 10G}\n": {MaxSize: 10 << 30},
 		"store:\n  max-age: 30d\n  max-size: 1024\n": {MaxSize: 1024, MaxAge: 30 * 24 * time.Hour},
 	} {
-		if c, err := parseConfig("c.yaml", []byte(text)); err != nil || c.store != want {
+		if c, err := Parse("c.yaml", []byte(text)); err != nil || c.Store != want {
 			t.Errorf("%q: %+v, %v", text, c, err)
 		}
 	}
@@ -27,7 +27,7 @@ func TestParseConfigStore(t *testing.T) {
 		"store:\n  max-age: 0\n":      "c.yaml:2:12: a limit of 0 would keep nothing",
 		"store:\n  max-files: 1000\n": `c.yaml:2:3: unknown field "max-files": store has max-age, max-size`,
 	} {
-		if _, err := parseConfig("c.yaml", []byte(text)); err == nil || !strings.HasPrefix(err.Error(), want) {
+		if _, err := Parse("c.yaml", []byte(text)); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", text, err, want)
 		}
 	}

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+// Package config reads gantry's configuration, one YAML file. What is wrong in it is
+// told with file, line and column.
+package config
 
 import (
 	"bytes"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -20,28 +24,31 @@ import (
 	"github.com/gantry-tools/gantry/internal/hint"
 )
 
-// defaultConfig is read by the commands that look at this machine, if it is
+// DefaultFile is read by the commands that look at this machine, if it is
 // there.
-const defaultConfig = "/etc/gantry/config.yaml"
+const DefaultFile = "/etc/gantry/config.yaml"
 
-// maxConfig bounds a configuration file, in bytes.
-const maxConfig = 1 << 20
+// maxFile bounds a configuration file, in bytes.
+const maxFile = 1 << 20
 
-// config is what a configuration file says; docs/definitions.md and docs/buildid.md describe it.
-type config struct {
-	definitions container.Definitions
-	store       buildid.Limits
+// Config is what a configuration file says; docs/definitions.md, docs/buildid.md and
+// docs/containers.md describe it.
+type Config struct {
+	Definitions container.Definitions
+	Store       buildid.Limits
+	// Sockets are those of runtimes in other places than the usual ones.
+	Sockets []container.Socket
 }
 
-// configError says what is wrong with a configuration file, and where.
-type configError struct {
+// Error says what is wrong with a configuration file, and where.
+type Error struct {
 	file string
 	// line and column count from 1; 0 is not known.
 	line, column int
 	err          error
 }
 
-func (e *configError) Error() string {
+func (e *Error) Error() string {
 	at := e.file
 	for _, n := range []int{e.line, e.column} {
 		if n > 0 {
@@ -51,26 +58,26 @@ func (e *configError) Error() string {
 	return at + ": " + e.err.Error()
 }
 
-func (e *configError) Unwrap() error { return e.err }
+func (e *Error) Unwrap() error { return e.err }
 
-// readConfig reads a configuration file, or the default one if name is "".
-func readConfig(name string) (*config, error) {
+// Read reads a configuration file, or the default one if name is "".
+func Read(name string) (*Config, error) {
 	path := name
 	if name == "" {
-		path = defaultConfig
+		path = DefaultFile
 	}
 	// A FIFO to which nobody writes is not waited for.
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	switch {
 	case name == "" && errors.Is(err, os.ErrNotExist):
-		return new(config), nil
+		return new(Config), nil
 	case err != nil:
 		return nil, hint.Wrap(fmt.Errorf("read configuration: %w", err), "name a file that you may read with --config")
 	}
 	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxConfig+1))
-	if err == nil && len(text) > maxConfig {
-		err = fmt.Errorf("%s: more than %d bytes", path, maxConfig)
+	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(text) > maxFile {
+		err = fmt.Errorf("%s: more than %d bytes", path, maxFile)
 	}
 	if info, e := f.Stat(); err == nil && e == nil && len(text) == 0 && info.Mode()&os.ModeNamedPipe != 0 {
 		err = fmt.Errorf("%s: nothing is written to the pipe", path)
@@ -78,14 +85,14 @@ func readConfig(name string) (*config, error) {
 	if err != nil {
 		return nil, hint.Wrap(fmt.Errorf("read configuration: %w", err), "name a configuration file with --config")
 	}
-	c, err := parseConfig(path, text)
+	c, err := Parse(path, text)
 	return c, hint.Wrap(err, "docs/definitions.md has an example of a configuration")
 }
 
-// parseConfig reads the text of a configuration file. The error is a
+// Parse reads the text of a configuration file. The error is a
 // *configError.
-func parseConfig(file string, text []byte) (*config, error) {
-	p := configParser{file: file}
+func Parse(file string, text []byte) (*Config, error) {
+	p := parser{file: file}
 	root, err := p.document(text)
 	if err != nil {
 		return nil, err
@@ -96,6 +103,7 @@ func parseConfig(file string, text []byte) (*config, error) {
 	err = p.fields(root, "the configuration", map[string]func(key, value *yaml.Node) error{
 		"definitions": func(_, value *yaml.Node) error { return p.definitions(value) },
 		"store":       func(_, value *yaml.Node) error { return p.store(value) },
+		"sockets":     func(_, value *yaml.Node) error { return p.sockets(value) },
 	})
 	if err != nil {
 		return nil, err
@@ -103,20 +111,20 @@ func parseConfig(file string, text []byte) (*config, error) {
 	return &p.config, nil
 }
 
-type configParser struct {
+type parser struct {
 	file   string
-	config config
+	config Config
 }
 
-func (p *configParser) wrong(at *yaml.Node, format string, args ...any) error {
-	return &configError{p.file, at.Line, at.Column, fmt.Errorf(format, args...)}
+func (p *parser) wrong(at *yaml.Node, format string, args ...any) error {
+	return &Error{p.file, at.Line, at.Column, fmt.Errorf(format, args...)}
 }
 
 // yamlLine is where yaml says that the syntax is wrong.
 var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
 
 // document is the one document of the file, nil if it is empty.
-func (p *configParser) document(text []byte) (*yaml.Node, error) {
+func (p *parser) document(text []byte) (*yaml.Node, error) {
 	dec := yaml.NewDecoder(bytes.NewReader(text))
 	var doc, more yaml.Node
 	err := dec.Decode(&doc)
@@ -134,7 +142,7 @@ func (p *configParser) document(text []byte) (*yaml.Node, error) {
 		if m != nil {
 			line, _ = strconv.Atoi(m[1]) // 0 if there is none
 		}
-		return nil, &configError{p.file, line, 0, errors.New(yamlLine.ReplaceAllString(err.Error(), ""))}
+		return nil, &Error{p.file, line, 0, errors.New(yamlLine.ReplaceAllString(err.Error(), ""))}
 	}
 	if len(doc.Content) != 1 || isNull(doc.Content[0]) {
 		return nil, nil
@@ -145,7 +153,7 @@ func (p *configParser) document(text []byte) (*yaml.Node, error) {
 func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
 
 // each calls f for all pairs of a mapping.
-func (p *configParser) each(n *yaml.Node, what string, f func(key, value *yaml.Node) error) error {
+func (p *parser) each(n *yaml.Node, what string, f func(key, value *yaml.Node) error) error {
 	if n.Kind != yaml.MappingNode {
 		return p.wrong(n, "%s is not a list of NAME: VALUE", what)
 	}
@@ -161,13 +169,13 @@ func (p *configParser) each(n *yaml.Node, what string, f func(key, value *yaml.N
 }
 
 // fields reads a mapping whose keys are known.
-func (p *configParser) fields(n *yaml.Node, what string, known map[string]func(key, value *yaml.Node) error) error {
+func (p *parser) fields(n *yaml.Node, what string, known map[string]func(key, value *yaml.Node) error) error {
 	seen := make(map[string]bool)
 	return p.each(n, what, func(key, value *yaml.Node) error {
 		read := known[key.Value]
 		switch {
 		case read == nil:
-			return p.wrong(key, "unknown field %q: %s has %s", key.Value, what, someOf(keysOf(known)))
+			return p.wrong(key, "unknown field %q: %s has %s", key.Value, what, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
 		case seen[key.Value]:
 			return p.wrong(key, "%s is given twice", key.Value)
 		}
@@ -176,15 +184,7 @@ func (p *configParser) fields(n *yaml.Node, what string, known map[string]func(k
 	})
 }
 
-func keysOf[V any](m map[string]V) []string {
-	var out []string
-	for k := range m {
-		out = append(out, k)
-	}
-	return out
-}
-
-func (p *configParser) definitions(n *yaml.Node) error {
+func (p *parser) definitions(n *yaml.Node) error {
 	if isNull(n) {
 		return nil
 	}
@@ -199,11 +199,11 @@ func (p *configParser) definitions(n *yaml.Node) error {
 		}
 		return nil
 	})
-	p.config.definitions = defs.Custom()
+	p.config.Definitions = defs.Custom()
 	return err
 }
 
-func (p *configParser) definition(key, value *yaml.Node) (container.Definition, error) {
+func (p *parser) definition(key, value *yaml.Node) (container.Definition, error) {
 	var namespaces, cgroups []*yaml.Node
 	err := p.fields(value, "a definition", map[string]func(key, value *yaml.Node) error{
 		"namespaces": func(_, v *yaml.Node) (err error) { namespaces, err = p.texts(v); return err },
@@ -220,7 +220,7 @@ func (p *configParser) definition(key, value *yaml.Node) (container.Definition, 
 }
 
 // texts are the elements of a list of texts.
-func (p *configParser) texts(n *yaml.Node) ([]*yaml.Node, error) {
+func (p *parser) texts(n *yaml.Node) ([]*yaml.Node, error) {
 	if isNull(n) {
 		return nil, nil
 	}
@@ -244,7 +244,7 @@ func values(list []*yaml.Node) []string {
 }
 
 // locate finds the node that a *container.DefinitionError is about.
-func (p *configParser) locate(err error, key, value *yaml.Node, namespaces, cgroups []*yaml.Node) error {
+func (p *parser) locate(err error, key, value *yaml.Node, namespaces, cgroups []*yaml.Node) error {
 	var bad *container.DefinitionError
 	if !errors.As(err, &bad) {
 		return p.wrong(key, "%w", err)
@@ -262,7 +262,7 @@ func (p *configParser) locate(err error, key, value *yaml.Node, namespaces, cgro
 	if at.Style != 0 || strings.Contains(at.Value, "\n") || inside > len(at.Value) {
 		inside = 0
 	}
-	return &configError{p.file, at.Line, at.Column + len([]rune(at.Value[:inside])), positioned{bad}}
+	return &Error{p.file, at.Line, at.Column + len([]rune(at.Value[:inside])), positioned{bad}}
 }
 
 // positioned is a DefinitionError without the place that it tells itself.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package config
 
 import (
 	"fmt"
@@ -33,8 +33,8 @@ func sizeUnit(suffix string) (int64, bool) {
 	return unit, exp > 0
 }
 
-// parseSize reads a size: 512M, 1.5G, 10GB, 4GiB, or bytes.
-func parseSize(what, s string) (int64, error) {
+// ParseSize reads a size: 512M, 1.5G, 10GB, 4GiB, or bytes.
+func ParseSize(what, s string) (int64, error) {
 	end := strings.LastIndexAny(s, "0123456789.") + 1
 	n, err := strconv.ParseFloat(s[:end], 64)
 	unit, ok := sizeUnit(strings.TrimSpace(s[end:]))
@@ -45,8 +45,8 @@ func parseSize(what, s string) (int64, error) {
 	return int64(size), nil
 }
 
-// parseAge reads a span of time: 30d, 2w, or what Go reads (12h30m).
-func parseAge(what, s string) (time.Duration, error) {
+// ParseAge reads a span of time: 30d, 2w, or what Go reads (12h30m).
+func ParseAge(what, s string) (time.Duration, error) {
 	day := map[string]time.Duration{"d": 24 * time.Hour, "w": 7 * 24 * time.Hour}
 	for suffix, unit := range day {
 		text, ok := strings.CutSuffix(s, suffix)
@@ -59,19 +59,4 @@ func parseAge(what, s string) (time.Duration, error) {
 		return 0, fmt.Errorf("%s %q is not an age: write 12h, 30d or 8w", what, s)
 	}
 	return d, nil
-}
-
-// ageText is a span of time for a table, as kubectl has it: 5s, 12m, 3h, 40d.
-func ageText(d time.Duration) string {
-	switch {
-	case d < 0:
-		return "0s"
-	case d < 2*time.Minute:
-		return fmt.Sprintf("%ds", d/time.Second)
-	case d < 2*time.Hour:
-		return fmt.Sprintf("%dm", d/time.Minute)
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%dh", d/time.Hour)
-	}
-	return fmt.Sprintf("%dd", d/(24*time.Hour))
 }
