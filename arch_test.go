@@ -17,6 +17,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"unicode/utf8"
+
+	"github.com/gantry-tools/gantry/internal/testutil"
 )
 
 const module = "github.com/gantry-tools/gantry"
@@ -120,8 +123,11 @@ var printers = []string{"cmd/gantry", "cli"}
 var longFunctions = map[string]string{}
 
 const (
-	maxFunction = 60
-	maxFile     = 600
+	maxFunction   = 60
+	maxParameters = 5
+	maxColumns    = 120
+	maxSubject    = 72
+	maxFile       = 600
 )
 
 // source is one Go file of the module.
@@ -302,6 +308,44 @@ func TestFileForm(t *testing.T) {
 		if n := bytes.Count(s.text, []byte("\n")); n > maxFile {
 			t.Errorf("%s: %d lines; split it", s.path, n)
 		}
+		if !s.test {
+			checkColumns(t, s)
+		}
+	}
+}
+
+// checkColumns refuses lines that are too long, tabs being four columns. What is
+// inside a raw string is as long as its text.
+func checkColumns(t *testing.T, s *source) {
+	raw := make(map[int]bool)
+	ast.Inspect(s.file, func(n ast.Node) bool {
+		if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING && lit.Value[0] == '`' {
+			for line := s.fset.Position(lit.Pos()).Line; line <= s.fset.Position(lit.End()).Line; line++ {
+				raw[line] = true
+			}
+		}
+		return true
+	})
+	line := 0
+	for text := range strings.Lines(string(s.text)) {
+		line++
+		columns := utf8.RuneCountInString(strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\t", "    "))
+		if columns > maxColumns && !raw[line] {
+			t.Errorf("%s:%d: %d columns; break it", s.path, line, columns)
+		}
+	}
+}
+
+// TestCommitSubjects looks at the subjects of commits; some older ones are too long.
+func TestCommitSubjects(t *testing.T) {
+	out, err := exec.Command("git", "log", "f88f6fc77c14..HEAD", "--no-merges", "--format=%s").Output()
+	if err != nil {
+		testutil.NotHere(t, "no history of git: %v", err)
+	}
+	for subject := range strings.Lines(string(out)) {
+		if n := utf8.RuneCountInString(strings.TrimSpace(subject)); n > maxSubject {
+			t.Errorf("%d columns, more than %d: %s", n, maxSubject, subject)
+		}
 	}
 }
 
@@ -396,6 +440,9 @@ func checkFunction(t *testing.T, s *source, fn *ast.FuncDecl) {
 		t.Errorf("%s: init function", s.pos(fn.Pos()))
 	}
 	lines := s.fset.Position(fn.End()).Line - s.fset.Position(fn.Pos()).Line + 1
+	if n := fn.Type.Params.NumFields(); n > maxParameters && !s.generated && !below(s.dir, "internal/linux/sys") {
+		t.Errorf("%s: %s has %d parameters; give it a struct", s.pos(fn.Pos()), fn.Name.Name, n)
+	}
 	if lines > maxFunction && !s.generated && longFunctions[s.path+":"+fn.Name.Name] == "" {
 		t.Errorf("%s: %s has %d lines; split it", s.pos(fn.Pos()), fn.Name.Name, lines)
 	}

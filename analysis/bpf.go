@@ -109,7 +109,8 @@ func (s *Session) containerThen(l *perfdata.BPFLoader, time uint64) string {
 	defer func(now uint64) { s.now = now }(s.now)
 	s.now = time
 	s.findHost()
-	task := container.Task{Cgroup: container.CgroupID(l.Cgroup), CgroupPath: s.CgroupPath(l.Cgroup), Time: s.sinceBoot()}
+	task := container.Task{Cgroup: container.CgroupID(l.Cgroup), CgroupPath: s.CgroupPath(l.Cgroup),
+		Time: s.sinceBoot()}
 	for kind, inode := range l.Namespaces {
 		if ns, ok := container.ParseNamespace(kind); ok {
 			task.Namespaces[ns] = inode

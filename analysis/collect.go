@@ -191,7 +191,8 @@ func (c *collector) labels(th *timeline.Thread, sm *perf.Sample) profile.LabelsI
 		(slot.cpu == sm.CPU || !c.o.Fields.Has(profile.FieldCPU)) {
 		return slot.id
 	}
-	*slot = labelSlot{id: c.b.Labels(c.makeLabels(th, sm)), epoch: c.epoch, thread: serial, cpu: sm.CPU, process: process, cgroup: sm.Cgroup}
+	*slot = labelSlot{id: c.b.Labels(c.makeLabels(th, sm)), epoch: c.epoch, thread: serial, cpu: sm.CPU,
+		process: process, cgroup: sm.Cgroup}
 	return slot.id
 }
 
@@ -204,7 +205,8 @@ func (c *collector) slot(serial uint32) *labelSlot {
 }
 
 // containerFields are the labels that hang on the container.
-const containerFields = profile.FieldContainer | profile.FieldPod | profile.FieldNamespace | profile.FieldImage | profile.FieldCgroup
+const containerFields = profile.FieldContainer | profile.FieldPod | profile.FieldNamespace | profile.FieldImage |
+	profile.FieldCgroup
 
 func (c *collector) makeLabels(th *timeline.Thread, sm *perf.Sample) profile.Labels {
 	var l profile.Labels

@@ -141,7 +141,8 @@ func (s *Session) openKernel(id buildid.ID) (symbol.File, int64, error) {
 	release := s.r.Features().OSRelease
 	var first error
 	for _, path := range []string{
-		symbol.KernelDSO, "/boot/vmlinux-" + release, "/usr/lib/debug/boot/vmlinux-" + release, "/lib/modules/" + release + "/build/vmlinux",
+		symbol.KernelDSO, "/boot/vmlinux-" + release, "/usr/lib/debug/boot/vmlinux-" + release,
+		"/lib/modules/" + release + "/build/vmlinux",
 	} {
 		f, size, err := s.resolver.Open(symbol.Ref{Path: path, BuildID: id})
 		if err == nil {

@@ -24,7 +24,8 @@ type kernel struct {
 // mapped takes note of where and which the kernel was: perf calls its mapping
 // "[kernel.kallsyms]_text", and gives _text's address as its offset.
 func (k *kernel) mapped(pid int32, filename string, pgoff uint64, id []byte) {
-	if pid != -1 || k.text != 0 || !strings.HasPrefix(filename, symbol.KernelDSO) || !strings.HasSuffix(filename, "_text") {
+	if pid != -1 || k.text != 0 || !strings.HasPrefix(filename, symbol.KernelDSO) ||
+		!strings.HasSuffix(filename, "_text") {
 		return
 	}
 	k.text = pgoff

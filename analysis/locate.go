@@ -170,7 +170,8 @@ func (s *Session) codeWarnings() []string {
 	if lost == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("generated code may lack names: %d entries of perf maps and jitdump files make no sense, or are too many", lost)}
+	return []string{fmt.Sprintf("generated code may lack names: %d entries of perf maps and jitdump files make no "+
+		"sense, or are too many", lost)}
 }
 
 // isJitdump says whether a mapping is that by which a process tells where its
@@ -275,13 +276,15 @@ func (s *Session) describe(p frameSource, ip uint64) Location {
 	l := Location{Addr: p.addr, Mapping: p.mapping, Kernel: p.kernel}
 	switch {
 	case p.isKsym:
-		l.DSO, l.Path, l.Name, l.Offset, l.Source = p.ksym.Name, p.ksym.Name, p.ksym.Name, ip-p.ksym.Start, ksymSource(&p.ksym)
+		l.DSO, l.Path, l.Name, l.Offset, l.Source = p.ksym.Name, p.ksym.Name, p.ksym.Name, ip-p.ksym.Start,
+			ksymSource(&p.ksym)
 	case p.kernel:
 		s.describeKernel(&l, p)
 	case p.bin != nil:
 		l.DSO, l.Path = p.bin.dso, p.bin.file.Path
 		if p.sym != noSymbol {
-			l.Name, l.Offset, l.Source = p.bin.obj.Demangled(p.sym), p.addr-p.bin.obj.Sym(p.sym).Start, p.bin.obj.Source(p.sym)
+			l.Name, l.Offset, l.Source = p.bin.obj.Demangled(p.sym), p.addr-p.bin.obj.Sym(p.sym).Start,
+				p.bin.obj.Source(p.sym)
 			if isVDSO(l.Path) {
 				l.Source = "vdso"
 			}

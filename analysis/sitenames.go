@@ -132,7 +132,8 @@ func (c *collector) siteFrame(s *site) profile.FrameID {
 // symbol that the kernel added while it ran.
 func (c *collector) kernelFrame(s *site) profile.FrameID {
 	k := &c.s.kernel
-	p := frameSource{addr: s.addr, sym: noSymbol, kernel: true, mapping: c.sites.kernelMaps.list[s.context&^kernelContext]}
+	p := frameSource{addr: s.addr, sym: noSymbol, kernel: true,
+		mapping: c.sites.kernelMaps.list[s.context&^kernelContext]}
 	if k.table != nil {
 		if sym, ok := k.table.Lookup(s.addr - k.shift); ok {
 			if c.kernel != nil && c.kernel[sym] != 0 {

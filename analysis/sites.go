@@ -93,7 +93,8 @@ func (x *sites) push(t *timeline.Timeline, th *timeline.Thread, sm *perf.Sample,
 	}
 	x.pending = x.pending[:len(x.pending)+1]
 	p := &x.pending[len(x.pending)-1]
-	*p = pendingSite{site: site{addr: sm.IP, count: 1, value: sm.Period, labels: labels, context: noContext}, table: x.events[event]}
+	*p = pendingSite{site: site{addr: sm.IP, count: 1, value: sm.Period, labels: labels, context: noContext},
+		table: x.events[event]}
 	switch {
 	case sm.Misc.CPUMode() == perf.MiscKernel:
 		x.kernel(t, p)

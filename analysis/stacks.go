@@ -110,7 +110,8 @@ func (st *stacks) binary(f *timeline.File) *unwind.Binary {
 	if b == nil || ref.BuildID.IsZero() {
 		b = unwind.NewBinary(st.arch, func() (unwind.File, int64, error) { return st.s.resolver.Open(ref) })
 		b.Separate(func(use func(io.ReaderAt, int64) error) error {
-			return st.s.resolver.SeparateDebug(ref, func(f io.ReaderAt, size int64, _ string) error { return use(f, size) })
+			return st.s.resolver.SeparateDebug(ref,
+				func(f io.ReaderAt, size int64, _ string) error { return use(f, size) })
 		})
 		st.byID[ref.BuildID] = b
 	}
@@ -145,7 +146,8 @@ func (s *Session) stackWarnings() []string {
 	c := s.StackCounts()
 	var out []string
 	if c.Foreign > 0 {
-		out = append(out, fmt.Sprintf("%d user stacks were not unwound: those of %q cannot be, only of x86_64 and aarch64", c.Foreign, s.r.Features().Arch))
+		out = append(out, fmt.Sprintf("%d user stacks were not unwound: those of %q cannot be, only of x86_64 and "+
+			"aarch64", c.Foreign, s.r.Features().Arch))
 	}
 	if c.Compat > 0 {
 		out = append(out, fmt.Sprintf("%d user stacks of 32-bit programs were not unwound", c.Compat))
@@ -163,7 +165,8 @@ func (s *Session) stackWarnings() []string {
 		out = append(out, fmt.Sprintf("%d of %d user stacks end early: %s", short, total, strings.Join(why, ", ")))
 	}
 	if c.Guessed > 0 {
-		out = append(out, fmt.Sprintf("%d of %d user stacks were followed by frame pointers where there is no call frame information; callers may be missing in them", c.Guessed, total))
+		out = append(out, fmt.Sprintf("%d of %d user stacks were followed by frame pointers where there is no call "+
+			"frame information; callers may be missing in them", c.Guessed, total))
 	}
 	return out
 }

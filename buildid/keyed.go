@@ -30,7 +30,8 @@ const (
 // everything in the store. A directory that has nothing of a store stays so, with
 // an error that is fs.ErrNotExist: this is not worth to begin one.
 func (s *Store) AddDerived(key [32]byte, content []byte) error {
-	head := binary.LittleEndian.AppendUint32([]byte(derivedMark), crc32.Checksum(content, crc32.MakeTable(crc32.Castagnoli)))
+	head := binary.LittleEndian.AppendUint32([]byte(derivedMark),
+		crc32.Checksum(content, crc32.MakeTable(crc32.Castagnoli)))
 	if _, err := s.root.Stat(linkDir); err != nil {
 		return fmt.Errorf("keep derived content in build-id store: %w", err)
 	}
@@ -82,5 +83,6 @@ func (s *Store) readDerived(name string) ([]byte, error) {
 
 func wholeDerived(b []byte) bool {
 	return len(b) >= derivedHead && string(b[:len(derivedMark)]) == derivedMark &&
-		binary.LittleEndian.Uint32(b[len(derivedMark):]) == crc32.Checksum(b[derivedHead:], crc32.MakeTable(crc32.Castagnoli))
+		binary.LittleEndian.Uint32(b[len(derivedMark):]) == crc32.Checksum(b[derivedHead:],
+			crc32.MakeTable(crc32.Castagnoli))
 }

@@ -62,7 +62,8 @@ func (s *Store) List() ([]Entry, error) {
 	}
 	list = append(list, orphans...)
 	slices.SortFunc(list, func(a, b Entry) int {
-		return cmp.Or(strings.Compare(a.Path, b.Path), strings.Compare(a.ID.raw, b.ID.raw), strings.Compare(a.dir, b.dir))
+		return cmp.Or(strings.Compare(a.Path, b.Path), strings.Compare(a.ID.raw, b.ID.raw),
+			strings.Compare(a.dir, b.dir))
 	})
 	return list, nil
 }

@@ -65,8 +65,10 @@ func (l *MappedFiles) UnmarshalJSON(b []byte) error {
 func (l MappedFiles) Find(file *Mapped) (id ID, ok bool) {
 	for i := range l {
 		m := &l[i]
-		if m.BuildID != file.BuildID || m.Path != file.Path || m.Inode != file.Inode || m.Major != file.Major || m.Minor != file.Minor ||
-			m.Gen>>32 != file.Gen>>32 || !same(m.Gen&math.MaxUint32, file.Gen&math.MaxUint32) || !same(m.MountNS, file.MountNS) {
+		if m.BuildID != file.BuildID || m.Path != file.Path || m.Inode != file.Inode || m.Major != file.Major ||
+			m.Minor != file.Minor ||
+			m.Gen>>32 != file.Gen>>32 || !same(m.Gen&math.MaxUint32, file.Gen&math.MaxUint32) ||
+			!same(m.MountNS, file.MountNS) {
 			continue
 		}
 		if ok && m.ID != id {

@@ -46,7 +46,8 @@ func (r *Recorder) openBPF() error {
 	t := &r.opts.Target
 	own := t.tasks() || r.opts.Command != nil && !t.All && len(t.Containers)+len(t.Cgroups) == 0
 	w, err := bpfprog.OpenWatcher(bpfprog.WatchOptions{FS: r.fs, NoCopy: own})
-	if errors.Is(err, perfevent.ErrPermission) || errors.Is(err, perfevent.ErrUnsupported) || errors.Is(err, perfevent.ErrLockedMemory) {
+	if errors.Is(err, perfevent.ErrPermission) || errors.Is(err, perfevent.ErrUnsupported) ||
+		errors.Is(err, perfevent.ErrLockedMemory) {
 		if !own {
 			r.notes = append(r.notes, fmt.Sprintf("BPF programs are not read: %v", err))
 		}

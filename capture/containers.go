@@ -80,7 +80,8 @@ func (r *Recorder) cgroupPath(dir string) (string, error) {
 	}
 	rest, ok := strings.CutPrefix(dir, strings.TrimSuffix(tree.Point, "/"))
 	if !ok || rest != "" && rest[0] != '/' {
-		return "", hint.Wrap(fmt.Errorf("cgroup %s: %w: it is not in the hierarchy that samples refer to", dir, os.ErrInvalid),
+		return "", hint.Wrap(fmt.Errorf("cgroup %s: %w: it is not in the hierarchy that samples refer to", dir,
+			os.ErrInvalid),
 			"name one below "+tree.Point)
 	}
 	prefix := ""
@@ -98,7 +99,8 @@ func (r *Recorder) filterNotes() {
 	}
 	switch err := r.filterErr; {
 	case errors.Is(err, fs.ErrPermission):
-		r.set.note("containers are told apart by the recorder, not in the kernel: BPF is not permitted (%s)", hint.Of(err))
+		r.set.note("containers are told apart by the recorder, not in the kernel: BPF is not permitted (%s)",
+			hint.Of(err))
 	case err != nil:
 		r.set.note("containers are told apart by the recorder, not in the kernel: %v", err)
 	}

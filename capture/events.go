@@ -69,7 +69,8 @@ func (s *eventSet) chooseCPUs() error {
 	s.cpus = slices.Compact(slices.Sorted(slices.Values(s.opts.Target.CPUs)))
 	for _, cpu := range s.cpus {
 		if !slices.Contains(online, cpu) {
-			return hint.Wrap(fmt.Errorf("cpu %d: %w", cpu, perfevent.ErrNoCPU), "choose from /sys/devices/system/cpu/online")
+			return hint.Wrap(fmt.Errorf("cpu %d: %w", cpu, perfevent.ErrNoCPU),
+				"choose from /sys/devices/system/cpu/online")
 		}
 	}
 	return nil
@@ -124,7 +125,8 @@ func (s *eventSet) openSideband() error {
 			s.sideband.IDs = append(s.sideband.IDs, ev.ID)
 		}
 		if gone == i+1 && gone == len(s.observed) {
-			return hint.Wrap(fmt.Errorf("%s: %w", taskNames(s.observed), perfevent.ErrNoTask), "choose one that runs (ps -e)")
+			return hint.Wrap(fmt.Errorf("%s: %w", taskNames(s.observed), perfevent.ErrNoTask),
+				"choose one that runs (ps -e)")
 		}
 	}
 	return nil
@@ -169,7 +171,8 @@ func (s *eventSet) openGroup(g *perfevent.Group) error {
 	}
 	for _, m := range members {
 		if m.event == nil {
-			return hint.Wrap(fmt.Errorf("%s: %w", taskNames(s.sampled), perfevent.ErrNoTask), "choose one that runs (ps -e)")
+			return hint.Wrap(fmt.Errorf("%s: %w", taskNames(s.sampled), perfevent.ErrNoTask),
+				"choose one that runs (ps -e)")
 		}
 		s.list = append(s.list, m.event)
 	}

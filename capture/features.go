@@ -84,7 +84,8 @@ func groupDesc(groups []perfevent.Group) []perfdata.GroupDesc {
 	at := 0
 	for _, g := range groups {
 		if g.Braces && len(g.Events) > 1 {
-			list = append(list, perfdata.GroupDesc{Name: "{anon_group}", Leader: uint32(at), Members: uint32(len(g.Events))})
+			list = append(list, perfdata.GroupDesc{Name: "{anon_group}", Leader: uint32(at),
+				Members: uint32(len(g.Events))})
 		}
 		at += len(g.Events)
 	}

@@ -65,7 +65,8 @@ type names struct {
 // newNames makes the table of a recording whose clock CLOCK_BOOTTIME is ahead of
 // by bootOffset nanoseconds.
 func newNames(r *container.Resolver, defs container.Definitions, bootOffset uint64) *names {
-	n := &names{resolver: r, table: new(container.Table), fresh: make(chan struct{}, 1), asked: make(chan struct{}), done: make(chan struct{})}
+	n := &names{resolver: r, table: new(container.Table), fresh: make(chan struct{}, 1), asked: make(chan struct{}),
+		done: make(chan struct{})}
 	if r != nil {
 		r.RememberEnded()
 		n.table = r.Table()

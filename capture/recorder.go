@@ -243,7 +243,8 @@ func (r *Recorder) unlock() {
 // error is not nil. Run can be called once.
 func (r *Recorder) Run(ctx context.Context, out Output) (*Result, error) {
 	if r.tid == 0 || r.tid != sys.Gettid() || r.out != nil {
-		return nil, fmt.Errorf("run a recording: %w: it is closed, has run or belongs to another goroutine", os.ErrInvalid)
+		return nil, fmt.Errorf("run a recording: %w: it is closed, has run or belongs to another goroutine",
+			os.ErrInvalid)
 	}
 	if err := r.begin(out); err != nil {
 		return nil, err
@@ -336,7 +337,8 @@ func (r *Recorder) begin(out Output) error {
 	err := r.start(out, o.Resolver, o.Definitions, &binaries.Options{
 		Store: o.Store, MaxBinary: o.MaxBinary, MaxBinaries: o.MaxBinaries, Blind: r.blind(),
 	})
-	r.side = sidebandReader{table: r.table, mappings: r.mappings, namespaced: r.names.namespaced, filter: r.samples.Filter}
+	r.side = sidebandReader{table: r.table, mappings: r.mappings, namespaced: r.names.namespaced,
+		filter: r.samples.Filter}
 	if f := r.samples.Filter; f != nil {
 		r.names.view = r.view
 		deferred := binaries.NewDeferred(r.binaries, f.Wanted)

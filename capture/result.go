@@ -119,7 +119,8 @@ func (r *Recorder) countLost() {
 func (r *Recorder) sumUp(table *container.Table) {
 	res := &r.result
 	res.Samples = r.late.samples
-	lost := container.Lost{CPUs: make(map[int]container.LostCount), Cgroups: make(map[container.CgroupID]container.LostCount)}
+	lost := container.Lost{CPUs: make(map[int]container.LostCount),
+		Cgroups: make(map[container.CgroupID]container.LostCount)}
 	for _, ring := range r.rings {
 		t := &ring.tally
 		n := lost.CPUs[ring.cpu]
@@ -149,11 +150,13 @@ func (r *Recorder) sumUp(table *container.Table) {
 		return cmp.Or(cmp.Compare(b.Lost, a.Lost), cmp.Compare(a.Label, b.Label))
 	})
 	if n := r.table.Untracked; n > 0 {
-		res.note("there were more than %d processes at once: of %d the mount namespace was not remembered, and build-ids may be missing",
+		res.note("there were more than %d processes at once: of %d the mount namespace was not remembered, and "+
+			"build-ids may be missing",
 			proctable.MaxProcesses, n)
 	}
 	if n := r.table.Unchecked; n > 0 {
-		res.note("more than %d processes at once had outlived their first thread: of %d others the mount namespace was not remembered, and build-ids may be missing",
+		res.note("more than %d processes at once had outlived their first thread: of %d others the mount namespace "+
+			"was not remembered, and build-ids may be missing",
 			proctable.MaxOutlived, n)
 	}
 	r.scan.settle()

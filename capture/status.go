@@ -53,7 +53,8 @@ func (r *Recorder) writeStatus(ctx context.Context) error {
 		return err
 	}
 	if hidden && r.set.kernelSampled() {
-		r.result.note("kernel functions will have no names: their addresses are hidden (sysctl kernel.kptr_restrict, CAP_SYSLOG)")
+		r.result.note("kernel functions will have no names: their addresses are hidden (sysctl " +
+			"kernel.kptr_restrict, CAP_SYSLOG)")
 	}
 	if err := r.bpf.status(r.writeRecord); err != nil {
 		return err

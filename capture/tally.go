@@ -47,7 +47,8 @@ func (s *scanner) scan(a, b []byte, t *tally) error {
 		}
 		typ, size, ok := data.Header(off)
 		if !ok {
-			return fmt.Errorf("read ring: %w", &perfevent.RecordError{Offset: off, Size: uint16(size), Left: total - off})
+			return fmt.Errorf("read ring: %w",
+				&perfevent.RecordError{Offset: off, Size: uint16(size), Left: total - off})
 		}
 		t.records++
 		switch {

@@ -45,7 +45,8 @@ func WriteSnapshot(ctx context.Context, o *SnapshotOptions, out Output) (*Snapsh
 	pmus := perfevent.NewPMUs(nil)
 	defer pmus.Close()
 	sideband := perf.NewEvent(inFile(sidebandAttr(false)), "dummy:HG", 1) // of no event; the records refer to it
-	s := &session{cmdLine: o.CmdLine, version: o.Version, pmus: pmus, events: []*perf.Event{sideband}, sideband: sideband}
+	s := &session{cmdLine: o.CmdLine, version: o.Version, pmus: pmus, events: []*perf.Event{sideband},
+		sideband: sideband}
 	defer s.close(o.Resolver)
 	if err := s.start(out, o.Resolver, o.Definitions, new(binaries.Options)); err != nil {
 		return nil, err
@@ -55,7 +56,8 @@ func WriteSnapshot(ctx context.Context, o *SnapshotOptions, out Output) (*Snapsh
 	err := s.writeSnapshot(ctx, o)
 	s.binaries.Wait()
 	table := s.names.wait()
-	table.Lost = container.Lost{CPUs: make(map[int]container.LostCount), Cgroups: make(map[container.CgroupID]container.LostCount)}
+	table.Lost = container.Lost{CPUs: make(map[int]container.LostCount),
+		Cgroups: make(map[container.CgroupID]container.LostCount)}
 	if e := s.finish(table, [2]uint64{}); err == nil {
 		err = e
 	}

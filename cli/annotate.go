@@ -57,12 +57,14 @@ func (f *annotateFlags) register(cmd *cobra.Command) {
 	f.readFlags.register(fl, x)
 	fl.StringVar(&f.format, "format", "text", "text or json")
 	fl.StringSliceVarP(&x.Symbol, "symbol", "s", nil, "the same as SYMBOL")
-	fl.Float64Var(&f.opts.PercentLimit, "percent-limit", 0, "hide functions below this share of their event, in percent (default 1 without SYMBOL, else 0)")
+	fl.Float64Var(&f.opts.PercentLimit, "percent-limit", 0,
+		"hide functions below this share of their event, in percent (default 1 without SYMBOL, else 0)")
 	fl.StringSliceVar(&x.Event, "event", nil, "only these events")
 	fl.StringSliceVarP(&x.DSO, "dso", "d", nil, "only functions of these objects")
 	fl.StringSliceVar(&x.Comm, "comm", nil, "only threads of these names")
 	fl.BoolVar(&f.opts.NoSource, "no-source", false, "show no text of source lines, only file and number")
-	fl.StringVar(&f.objdump, "objdump", defaultObjdump, "`PROGRAM` that shows instructions unknown to gantry, none for none")
+	fl.StringVar(&f.objdump, "objdump", defaultObjdump,
+		"`PROGRAM` that shows instructions unknown to gantry, none for none")
 	fl.IntVar(&f.opts.Width, "width", 0, "columns to fit in (default: the terminal's, else unlimited)")
 	fl.BoolVar(&f.stdio, "stdio", false, "plain text, as always (for hands that know perf)")
 }
@@ -159,7 +161,8 @@ func explainNoCode(stderr io.Writer, l *annotate.Listing) {
 	case errors.Is(l.Err, analysis.ErrNoCode):
 		h = "of generated code, perf maps keep names only"
 	default:
-		h = "add the file with 'gantry buildid add FILE', ask for it with --debuginfod, or annotate where it was recorded"
+		h = "add the file with 'gantry buildid add FILE', ask for it with --debuginfod, or annotate where it was " +
+			"recorded"
 	}
 	fmt.Fprintf(stderr, "gantry: no code of %s: %s\n", profile.Printable(what), h)
 }
@@ -167,7 +170,8 @@ func explainNoCode(stderr io.Writer, l *annotate.Listing) {
 // explain says what is not shown.
 func (f *annotateFlags) explain(e *env, p *profile.Profile, s *analysis.Session, shown, hidden int) (err error) {
 	if hidden > 0 {
-		fmt.Fprintf(e.stderr, "gantry: %s below %v %% not shown: see --percent-limit\n", plural(hidden, "function", "functions"), f.opts.PercentLimit)
+		fmt.Fprintf(e.stderr, "gantry: %s below %v %% not shown: see --percent-limit\n",
+			plural(hidden, "function", "functions"), f.opts.PercentLimit)
 	}
 	if shown > 0 {
 		return nil
@@ -185,7 +189,8 @@ func (f *annotateFlags) explain(e *env, p *profile.Profile, s *analysis.Session,
 	failures := worthNaming(s.Unresolved(), sel.Nameless, sel.Samples)
 	explainFailures(e.stderr, failures, mostFailures)
 	if len(failures) > 0 {
-		fmt.Fprintln(e.stderr, "hint: add missing files with 'gantry buildid add FILE', or ask for them with --debuginfod")
+		fmt.Fprintln(e.stderr, "hint: add missing files with 'gantry buildid add FILE', or ask for them with "+
+			"--debuginfod")
 	}
 	return err
 }

@@ -42,7 +42,8 @@ zip file: unpacked, 'perf report --buildid-dir debug' reads it.`,
 	}
 	fl := cmd.Flags()
 	fl.StringVarP(&f.input, "input", "i", defaultFile, "recording to pack")
-	fl.StringVarP(&f.output, "output", "o", "", "file to write, - for standard output (default the recording's name with .gantry for .data)")
+	fl.StringVarP(&f.output, "output", "o", "",
+		"file to write, - for standard output (default the recording's name with .gantry for .data)")
 	f.symbols.register(fl)
 	return cmd
 }
@@ -59,7 +60,8 @@ func (f *archiveFlags) run(e *env) error {
 	}
 	file, err := os.Open(f.input)
 	if errors.Is(err, os.ErrNotExist) {
-		return hint.Wrap(fmt.Errorf("no recording: %w", err), "record one with 'gantry record', or name it with -i FILE")
+		return hint.Wrap(fmt.Errorf("no recording: %w", err),
+			"record one with 'gantry record', or name it with -i FILE")
 	}
 	if err != nil {
 		return err
@@ -97,7 +99,8 @@ func archiveName(input string) string {
 
 // pack writes the recording, and makes the largest report of it to find out what
 // any report opens.
-func (f *archiveFlags) pack(e *env, out io.Writer, recording io.Reader, r *perfdata.Reader, sources *symbolSources) error {
+func (f *archiveFlags) pack(e *env, out io.Writer, recording io.Reader, r *perfdata.Reader,
+	sources *symbolSources) error {
 	w := archive.NewWriter(out)
 	if err := w.Recording(recording); err != nil {
 		return err
@@ -106,7 +109,8 @@ func (f *archiveFlags) pack(e *env, out io.Writer, recording io.Reader, r *perfd
 	from.Binaries = w.Openers(from.Binaries)
 	from.Cache = nil // what is found there is not opened
 	s := analysis.NewSession(r, from)
-	if _, err := s.Collect(analysis.CollectOptions{Symbols: true, Stacks: true, Addresses: true, Lines: true, Inline: true}); err != nil {
+	if _, err := s.Collect(analysis.CollectOptions{Symbols: true, Stacks: true, Addresses: true, Lines: true,
+		Inline: true}); err != nil {
 		return fmt.Errorf("%s: %w", f.input, err)
 	}
 	if len(sources.kallsyms) > 0 {
@@ -193,7 +197,8 @@ func (s *symbolSources) addNamed(e *env, f symbolFlags) (err error) {
 	}
 	if f.buildIDDir != "" {
 		if err := s.openStore(f.buildIDDir); err != nil {
-			return named("--buildid-dir", err, "give the directory that the recording's binaries were kept in, as ~/.debug")
+			return named("--buildid-dir", err,
+				"give the directory that the recording's binaries were kept in, as ~/.debug")
 		}
 		s.openers = append(s.openers, &binfile.Store{Store: s.store})
 	}
@@ -204,7 +209,8 @@ func (s *symbolSources) addNamed(e *env, f symbolFlags) (err error) {
 func (s *symbolSources) archivedKallsyms() (*symbol.Kallsyms, error) {
 	text, err := s.archive.Kallsyms()
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, hint.Wrap(errors.New("the archive has no symbols of the kernel"), "give the recorded machine's /proc/kallsyms with --kallsyms FILE")
+		return nil, hint.Wrap(errors.New("the archive has no symbols of the kernel"),
+			"give the recorded machine's /proc/kallsyms with --kallsyms FILE")
 	}
 	if err != nil {
 		return nil, err

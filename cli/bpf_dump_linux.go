@@ -220,7 +220,8 @@ func bpfStrings(types *perfdata.BTF) func(uint32) string {
 // dumpBPF writes a program for people.
 func dumpBPF(w io.Writer, p *recordedBPF) {
 	x := newBPFDump(p)
-	fmt.Fprintf(w, "program %d: %s %s, tag %s, uid %d\n", p.ID, p.Type, container.Printable(p.Name), container.Printable(p.Tag), p.UID)
+	fmt.Fprintf(w, "program %d: %s %s, tag %s, uid %d\n", p.ID, p.Type, container.Printable(p.Name),
+		container.Printable(p.Tag), p.UID)
 	if !p.Loaded.IsZero() {
 		fmt.Fprintf(w, "loaded %s\n", p.Loaded.Local().Format("2006-01-02 15:04:05"))
 	}
@@ -282,7 +283,8 @@ func (s *lineWriter) write(l *bpfDumpLine) {
 		return
 	}
 	s.file, s.line = l.File, l.Line
-	fmt.Fprintf(s.w, "; %s:%d  %s\n", container.Printable(l.File), l.Line, container.Printable(strings.TrimSpace(l.Text)))
+	fmt.Fprintf(s.w, "; %s:%d  %s\n", container.Printable(l.File), l.Line,
+		container.Printable(strings.TrimSpace(l.Text)))
 }
 
 // dumpCode writes the machine code of each subprogram, a row for each line of

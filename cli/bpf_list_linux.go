@@ -61,7 +61,8 @@ func (f *bpfListFlags) list(e *env, cmd *cobra.Command, args []string) error {
 	}
 	for _, id := range ids {
 		if !slices.ContainsFunc(list, func(p bpfProgram) bool { return p.ID == id }) {
-			return hint.Wrap(fmt.Errorf("BPF program %d: %w", id, os.ErrNotExist), "'gantry bpf list' shows what is loaded")
+			return hint.Wrap(fmt.Errorf("BPF program %d: %w", id, os.ErrNotExist),
+				"'gantry bpf list' shows what is loaded")
 		}
 	}
 	if err := f.describe(e, cmd.Context(), list); err != nil {

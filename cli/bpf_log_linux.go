@@ -85,14 +85,16 @@ func (f *bpfLogFlags) write(w io.Writer, x *bpfLogEntry) error {
 	if x.Missed != "" {
 		tail += "  no details: " + container.Printable(x.Missed)
 	}
-	_, err := fmt.Fprintf(w, "%s  %-6s  %6d  %-16s %s%s\n", x.Time.Local().Format("2006-01-02 15:04:05.000000"), x.Action, x.ID,
+	_, err := fmt.Fprintf(w, "%s  %-6s  %6d  %-16s %s%s\n", x.Time.Local().Format("2006-01-02 15:04:05.000000"),
+		x.Action, x.ID,
 		cmp.Or(x.Type, "?"), container.Printable(cmp.Or(x.Name, x.Tag)), tail)
 	return err
 }
 
 // entry makes a line of what is known of a program.
 func (n *bpfNames) entry(l *perfdata.BPFProgramLife, d *bpfprog.Details, wall func(uint64) time.Time) bpfProgram {
-	p := bpfProgram{ID: l.ID, Name: l.Name, Tag: l.Tag, UID: l.UID, Before: l.Before, Attached: l.Attached, Route: l.Route, Missed: l.Missed}
+	p := bpfProgram{ID: l.ID, Name: l.Name, Tag: l.Tag, UID: l.UID, Before: l.Before, Attached: l.Attached,
+		Route: l.Route, Missed: l.Missed}
 	if l.Type != 0 {
 		p.Type = perfdata.BPFTypeName(l.Type)
 	}

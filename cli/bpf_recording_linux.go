@@ -114,7 +114,8 @@ func (r *bpfRecording) find(id uint32) (*recordedBPF, error) {
 	for _, p := range r.programs {
 		ids = append(ids, strconv.Itoa(int(p.ID)))
 	}
-	return nil, hint.Wrap(fmt.Errorf("BPF program %d: %w", id, os.ErrNotExist), "the recording has "+cmp.Or(someOf(ids), "none"))
+	return nil, hint.Wrap(fmt.Errorf("BPF program %d: %w", id, os.ErrNotExist),
+		"the recording has "+cmp.Or(someOf(ids), "none"))
 }
 
 // bpfEvents are the programs that the kernel's records tell of: all there is in a

@@ -37,7 +37,8 @@ func (f *storeFlags) register(cmd *cobra.Command, outputs string) {
 func (f *storeFlags) place() (string, error) {
 	dir := cmp.Or(f.dir, defaultStore())
 	if dir == "" {
-		return "", hint.Wrap(errors.New("there is no home directory that could have a build-id store"), "give its directory with --buildid-dir DIR")
+		return "", hint.Wrap(errors.New("there is no home directory that could have a build-id store"),
+			"give its directory with --buildid-dir DIR")
 	}
 	return dir, nil
 }
@@ -89,7 +90,8 @@ build-id or a hash of their content, which begin with 676e7467 and 676e7463.`,
 		Args: noSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newBuildidListCmd(e), newBuildidAddCmd(e), newBuildidRemoveCmd(e), newBuildidPruneCmd(e), newBuildidVerifyCmd(e), newBuildidServeCmd(e))
+	cmd.AddCommand(newBuildidListCmd(e), newBuildidAddCmd(e), newBuildidRemoveCmd(e), newBuildidPruneCmd(e),
+		newBuildidVerifyCmd(e), newBuildidServeCmd(e))
 	return cmd
 }
 
@@ -150,7 +152,8 @@ func chooseEntries(all []buildid.Entry, selectors []string) ([]buildid.Entry, er
 		found := false
 		for i := range all {
 			id := all[i].ID.String()
-			if container.MatchStars(sel, all[i].Path) || len(sel) >= minIDPrefix && strings.HasPrefix(id, strings.ToLower(sel)) {
+			if container.MatchStars(sel, all[i].Path) || len(sel) >= minIDPrefix &&
+				strings.HasPrefix(id, strings.ToLower(sel)) {
 				keep[i], found = true, true
 			}
 		}
@@ -183,7 +186,8 @@ func entriesJSON(list []buildid.Entry) []entryJSON {
 	out := []entryJSON{}
 	for i := range list {
 		x := &list[i]
-		out = append(out, entryJSON{x.ID, x.Kind(), x.Path, append([]string{}, x.Files...), x.Size, x.Used.UTC(), x.Orphan})
+		out = append(out, entryJSON{x.ID, x.Kind(), x.Path, append([]string{}, x.Files...), x.Size, x.Used.UTC(),
+			x.Orphan})
 	}
 	return out
 }

@@ -90,7 +90,8 @@ func (f *addFlags) run(e *env, ctx context.Context, paths []string, limit int64)
 	open := opener(openHostFile)
 	if f.container != "" {
 		if i := slices.IndexFunc(paths, func(p string) bool { return !filepath.IsAbs(p) }); i >= 0 {
-			return hint.Wrap(fmt.Errorf("%q is not an absolute path", paths[i]), "give the path as the container sees it, from /")
+			return hint.Wrap(fmt.Errorf("%q is not an absolute path", paths[i]),
+				"give the path as the container sees it, from /")
 		}
 		inside, err := containerOpener(ctx, e.stderr, f.container)
 		if err != nil {
@@ -157,7 +158,8 @@ func oneID(s *buildid.Store, text string) (buildid.ID, error) {
 	}
 	for i := range found {
 		if found[i].ID != found[0].ID {
-			return buildid.ID{}, hint.Wrap(fmt.Errorf("%q is the begin of %s and %s", text, found[0].ID, found[i].ID), "give more digits")
+			return buildid.ID{}, hint.Wrap(fmt.Errorf("%q is the begin of %s and %s", text, found[0].ID, found[i].ID),
+				"give more digits")
 		}
 	}
 	return found[0].ID, nil
@@ -176,7 +178,8 @@ func openAndAdd(s *buildid.Store, open opener, path string, limit int64,
 		return addedJSON{}, err
 	}
 	if info.Size() > limit {
-		return addedJSON{}, hint.Wrap(fmt.Errorf("%s: %w: %d bytes", path, buildid.ErrTooLarge, info.Size()), "--max-file SIZE allows more")
+		return addedJSON{}, hint.Wrap(fmt.Errorf("%s: %w: %d bytes", path, buildid.ErrTooLarge, info.Size()),
+			"--max-file SIZE allows more")
 	}
 	if path, err = filepath.Abs(path); err != nil {
 		return addedJSON{}, err

@@ -42,7 +42,8 @@ func containerOpener(ctx context.Context, stderr io.Writer, sel string) (closabl
 		return nil, blindError(err, warnings)
 	}
 	if len(found) > 1 {
-		return nil, hint.Wrap(fmt.Errorf("%q means %d containers", sel, len(found)), "give the id of one; 'gantry containers' lists them")
+		return nil, hint.Wrap(fmt.Errorf("%q means %d containers", sel, len(found)),
+			"give the id of one; 'gantry containers' lists them")
 	}
 	root, err := openContainerRoot(r, found[0])
 	if err != nil {

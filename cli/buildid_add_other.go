@@ -13,5 +13,6 @@ import (
 )
 
 func containerOpener(context.Context, io.Writer, string) (closableOpener, error) {
-	return nil, hint.Wrap(errors.New("containers run on Linux only"), "add the file on the machine where the container runs")
+	return nil, hint.Wrap(errors.New("containers run on Linux only"),
+		"add the file on the machine where the container runs")
 }

@@ -31,14 +31,16 @@ func newDebuginfod(e *env, urls string) (*debuginfod.Client, error) {
 		o.URLs = strings.FieldsFunc(urls, func(r rune) bool { return r == ' ' || r == ',' })
 	}
 	if len(o.URLs) == 0 {
-		return nil, hint.Wrap(fmt.Errorf("--debuginfod: no server is named"), "give --debuginfod=URL, or set DEBUGINFOD_URLS")
+		return nil, hint.Wrap(fmt.Errorf("--debuginfod: no server is named"),
+			"give --debuginfod=URL, or set DEBUGINFOD_URLS")
 	}
 	if f, ok := e.stderr.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		o.Progress = (&progressLine{w: f}).tell
 	}
 	c, err := debuginfod.New(o)
 	if err != nil {
-		return nil, named("--debuginfod", err, "give http:// or https:// URLs; DEBUGINFOD_CACHE_PATH is a directory you may write to")
+		return nil, named("--debuginfod", err,
+			"give http:// or https:// URLs; DEBUGINFOD_CACHE_PATH is a directory you may write to")
 	}
 	return c, nil
 }
@@ -85,7 +87,8 @@ func (s *symbolSources) explain(stderr io.Writer) {
 	}
 	slices.Sort(servers)
 	for _, server := range servers {
-		fmt.Fprintf(stderr, "gantry: debuginfod: gave up %s: %s\n", debuginfod.Redacted(server), profile.Printable(dead[server].Error()))
+		fmt.Fprintf(stderr, "gantry: debuginfod: gave up %s: %s\n", debuginfod.Redacted(server),
+			profile.Printable(dead[server].Error()))
 	}
 }
 

@@ -73,7 +73,8 @@ func (f *serveFlags) run(e *env, ctx context.Context) error {
 	defer store.Close()
 	l, err := net.Listen("tcp", f.listen)
 	if err != nil {
-		return hint.Wrap(fmt.Errorf("--listen: %w", err), "choose a free port of this machine, such as --listen 127.0.0.1:0")
+		return hint.Wrap(fmt.Errorf("--listen: %w", err),
+			"choose a free port of this machine, such as --listen 127.0.0.1:0")
 	}
 	local := l.Addr().(*net.TCPAddr).IP.IsLoopback()
 	handler := http.Handler(debuginfod.NewHandler(store))
@@ -140,7 +141,8 @@ func logged(next http.Handler, stderr io.Writer) http.Handler {
 		next.ServeHTTP(s, r)
 		mu.Lock()
 		defer mu.Unlock()
-		fmt.Fprintf(stderr, "gantry: %s %s %s: %d, %s\n", r.RemoteAddr, r.Method, profile.Printable(r.URL.Path), s.status, byteSize(s.bytes))
+		fmt.Fprintf(stderr, "gantry: %s %s %s: %d, %s\n", r.RemoteAddr, r.Method, profile.Printable(r.URL.Path),
+			s.status, byteSize(s.bytes))
 	})
 }
 

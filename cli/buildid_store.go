@@ -132,7 +132,8 @@ writers that were killed, links that lead nowhere, files that no link leads to.`
 	fl := cmd.Flags()
 	fl.StringVar(&f.maxSize, "max-size", "", "`SIZE` that the files may have together, such as 10G")
 	fl.StringVar(&f.maxAge, "max-age", "", "`AGE` since the last use, such as 30d")
-	fl.StringVar(&f.config, "config", "", "configuration `FILE` with limits, which flags replace (default "+config.DefaultFile+")")
+	fl.StringVar(&f.config, "config", "",
+		"configuration `FILE` with limits, which flags replace (default "+config.DefaultFile+")")
 	fl.BoolVarP(&f.dryRun, "dry-run", "n", false, "remove nothing, say what would be")
 	return cmd
 }
@@ -239,11 +240,13 @@ func verifyStore(e *env, f *storeFlags, args []string, drop bool) error {
 		}{files, bad, s.Dropped()})
 	} else {
 		for _, b := range bad {
-			_, werr := fmt.Fprintf(e.stdout, "%s %s: %s\n", b.ID, container.Printable(filepath.Join(b.Path, b.File)), container.Printable(b.Error))
+			_, werr := fmt.Fprintf(e.stdout, "%s %s: %s\n", b.ID, container.Printable(filepath.Join(b.Path, b.File)),
+				container.Printable(b.Error))
 			err = errors.Join(err, werr)
 		}
 	}
-	fmt.Fprintf(e.stderr, "gantry: %s read, %d bad, %d dropped\n", plural(files, "file", "files"), len(bad), s.Dropped())
+	fmt.Fprintf(e.stderr, "gantry: %s read, %d bad, %d dropped\n", plural(files, "file", "files"), len(bad),
+		s.Dropped())
 	if err == nil && len(bad) > 0 {
 		return &exitError{code: 1}
 	}

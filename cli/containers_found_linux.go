@@ -62,7 +62,8 @@ func (f *containersFlags) identities(choices []container.Choice) (*byIdentity, e
 }
 
 // runFound lists containers by identity.
-func (f *containersFlags) runFound(e *env, cmd *cobra.Command, r *container.Resolver, by *byIdentity, warnings []container.Warning) error {
+func (f *containersFlags) runFound(e *env, cmd *cobra.Command, r *container.Resolver, by *byIdentity,
+	warnings []container.Warning) error {
 	found, warnings, err := findUnder(cmd.Context(), r, by.defs, warnings)
 	if err != nil {
 		return err
@@ -87,7 +88,8 @@ func (f *containersFlags) runFound(e *env, cmd *cobra.Command, r *container.Reso
 }
 
 // findUnder is Find. What could not be read is a warning, told once.
-func findUnder(ctx context.Context, r *container.Resolver, defs container.Definitions, warnings []container.Warning) ([]container.Candidate, []container.Warning, error) {
+func findUnder(ctx context.Context, r *container.Resolver, defs container.Definitions,
+	warnings []container.Warning) ([]container.Candidate, []container.Warning, error) {
 	found, err := r.Find(ctx, defs)
 	if ctx.Err() != nil {
 		return nil, nil, fmt.Errorf("find containers: %w", ctx.Err())
@@ -106,7 +108,8 @@ func (by *byIdentity) choose(t *container.Table, found []container.Candidate) ([
 	}
 	keep := make([]bool, len(found))
 	for i := range found {
-		keep[i] = slices.ContainsFunc(by.selectors, func(s container.Selector) bool { return s.Matches(&found[i].Identity) })
+		keep[i] = slices.ContainsFunc(by.selectors,
+			func(s container.Selector) bool { return s.Matches(&found[i].Identity) })
 	}
 	for _, name := range by.names {
 		if err := by.chooseName(t, found, keep, name); err != nil {
@@ -124,7 +127,8 @@ func (by *byIdentity) choose(t *container.Table, found []container.Candidate) ([
 
 // chooseName marks what has the name, or has a container in it that the name
 // selects: a pod by one of its containers.
-func (by *byIdentity) chooseName(t *container.Table, found []container.Candidate, keep []bool, m container.Matcher) error {
+func (by *byIdentity) chooseName(t *container.Table, found []container.Candidate, keep []bool,
+	m container.Matcher) error {
 	list, err := t.Select(m)
 	ids := make(map[container.Identity]bool)
 	for _, c := range list {
@@ -166,7 +170,8 @@ func (f *containersFlags) writeFound(w io.Writer, defs container.Definitions, fo
 	case f.format == "json":
 		list := []definitionJSON{}
 		for _, x := range found {
-			list = append(list, definitionJSON{x.Identity.Definition, text(&x), x.Name, x.Identity.Namespaces, x.Identity.Cgroup, x.Identity.CgroupPath,
+			list = append(list, definitionJSON{x.Identity.Definition, text(&x), x.Name, x.Identity.Namespaces,
+				x.Identity.Cgroup, x.Identity.CgroupPath,
 				len(x.PIDs), x.PIDs})
 		}
 		enc := json.NewEncoder(w)
@@ -186,7 +191,8 @@ func (f *containersFlags) writeFound(w io.Writer, defs container.Definitions, fo
 	case len(found) == 0:
 		return nil
 	}
-	cols := []column{{title: "DEFINITION"}, {title: "NAME", cut: cutEnd}, {title: "PIDS", right: true}, {title: "IDENTITY", cut: cutEnd, keep: 32}}
+	cols := []column{{title: "DEFINITION"}, {title: "NAME", cut: cutEnd}, {title: "PIDS", right: true},
+		{title: "IDENTITY", cut: cutEnd, keep: 32}}
 	for _, x := range found {
 		for i, s := range []string{x.Identity.Definition, x.Name, strconv.Itoa(len(x.PIDs)), text(&x)} {
 			cols[i].cells = append(cols[i].cells, container.Printable(s))
@@ -215,7 +221,8 @@ func (f *containersFlags) identitiesOf(t *container.Table, c *container.Containe
 
 // summary lists the definitions and how many containers each one finds. It adds to
 // the warnings what it could not read.
-func (f *containersFlags) summary(e *env, cmd *cobra.Command, r *container.Resolver, warnings []container.Warning) ([]container.Warning, error) {
+func (f *containersFlags) summary(e *env, cmd *cobra.Command, r *container.Resolver,
+	warnings []container.Warning) ([]container.Warning, error) {
 	found, warnings, err := findUnder(cmd.Context(), r, f.defs, warnings)
 	if err != nil {
 		return nil, err

@@ -62,7 +62,8 @@ commands.`,
 	fl.BoolVar(&f.noTrunc, "no-trunc", false, "do not cut anything, not even ids")
 	fl.BoolVarP(&f.all, "all", "a", false, "also the systemd units of the host, and containers without a process")
 	fl.StringSliceVar(&f.under, "definition", nil, "list what is a container under these definitions: `NAME`")
-	fl.BoolVar(&f.showDefinitions, "definitions", false, "list the definitions, with how many containers each one finds")
+	fl.BoolVar(&f.showDefinitions, "definitions", false,
+		"list the definitions, with how many containers each one finds")
 	f.definitions.register(fl)
 	complete(cmd, "definition", true, container.BuiltIn().Names())
 	return cmd
@@ -178,7 +179,8 @@ func (f *containersFlags) choose(r *container.Resolver, choices []container.Choi
 		}
 	}
 	slices.SortStableFunc(list, func(a, b containerRow) int {
-		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.PodNamespace, b.PodNamespace), cmp.Compare(a.Pod, b.Pod),
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.PodNamespace, b.PodNamespace),
+			cmp.Compare(a.Pod, b.Pod),
 			cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
 	})
 	return list, nil
@@ -260,7 +262,8 @@ func (f *containersFlags) columns(list []containerRow) []column {
 		if c.ID == "" {
 			name = cmp.Or(name, c.Label())
 		}
-		for i, s := range []string{name, id, c.Runtime, string(l.State), c.Pod, c.PodNamespace, c.Image, strconv.Itoa(l.Processes), c.CgroupPath} {
+		for i, s := range []string{name, id, c.Runtime, string(l.State), c.Pod, c.PodNamespace, c.Image,
+			strconv.Itoa(l.Processes), c.CgroupPath} {
 			all[i].cells = append(all[i].cells, container.Printable(s))
 		}
 	}

@@ -44,7 +44,8 @@ paths are absolute.`,
 	}
 	fl := cmd.Flags()
 	fl.StringVarP(&f.input, "input", "i", defaultFile, "recording or archive to convert")
-	fl.StringVarP(&f.output, "output", "o", "", "file to write (default the recording's name with .compat.data for .data)")
+	fl.StringVarP(&f.output, "output", "o", "",
+		"file to write (default the recording's name with .compat.data for .data)")
 	fl.BoolVar(&f.compat, "compat", false, "write perf.data that finds binaries by path")
 	f.symbols.register(fl)
 	return cmd
@@ -55,7 +56,8 @@ func (f *convertFlags) run(e *env, cmd *cobra.Command) error {
 		return usageError(cmd, errors.New("nothing to convert to: give --compat"))
 	}
 	if f.input == "-" || f.output == "-" {
-		return usageError(cmd, errors.New("a recording is read twice, and its file written out of order: neither can be a pipe"))
+		return usageError(cmd, errors.New("a recording is read twice, and its file written out of order: neither "+
+			"can be a pipe"))
 	}
 	if f.output == "" {
 		f.output = strings.TrimSuffix(f.input, ".data") + ".compat.data"
@@ -73,7 +75,8 @@ func (f *convertFlags) run(e *env, cmd *cobra.Command) error {
 	}
 	n := dir.Stats()
 	line := fmt.Sprintf("gantry: %s; in %s.d %s, %s, %s", f.output, filepath.Base(f.output),
-		plural(n.Binaries, "binary", "binaries"), plural(n.Debug, "file of symbols", "files of symbols"), byteSize(n.Bytes))
+		plural(n.Binaries, "binary", "binaries"), plural(n.Debug, "file of symbols", "files of symbols"),
+		byteSize(n.Bytes))
 	if n.Missing > 0 {
 		line += fmt.Sprintf("; %s not found", plural(n.Missing, "binary", "binaries"))
 	}
@@ -85,7 +88,8 @@ func (f *convertFlags) run(e *env, cmd *cobra.Command) error {
 func otherFile(input, output string) error {
 	in, err := os.Stat(input)
 	if errors.Is(err, os.ErrNotExist) {
-		return hint.Wrap(fmt.Errorf("no recording: %w", err), "record one with 'gantry record', or name it with -i FILE")
+		return hint.Wrap(fmt.Errorf("no recording: %w", err),
+			"record one with 'gantry record', or name it with -i FILE")
 	}
 	if err != nil {
 		return err

@@ -28,7 +28,8 @@ type definitionFlags struct {
 }
 
 func (f *definitionFlags) register(fl *pflag.FlagSet) {
-	fl.StringArrayVar(&f.define, "define", nil, "what a container is: `NAME=NS,...` of uts, ipc, mnt, pid, net, cgroup, user, time; and ;cgroup=GLOB")
+	fl.StringArrayVar(&f.define, "define", nil,
+		"what a container is: `NAME=NS,...` of uts, ipc, mnt, pid, net, cgroup, user, time; and ;cgroup=GLOB")
 	fl.StringVar(&f.config, "config", "", "configuration `FILE` (default "+config.DefaultFile+")")
 }
 
@@ -73,7 +74,9 @@ func (f *definitionFlags) given(cmd *cobra.Command, byDefault bool) (container.D
 	}
 	defs := conf.Definitions.With(flags.Custom())
 	if n := len(defs); n > container.MaxDefinitions {
-		return nil, usageError(cmd, fmt.Errorf("%d definitions in --define and the configuration: %d are the most", n, container.MaxDefinitions))
+		return nil, usageError(cmd,
+			fmt.Errorf("%d definitions in --define and the configuration: %d are the most", n,
+				container.MaxDefinitions))
 	}
 	return defs, nil
 }
@@ -81,7 +84,8 @@ func (f *definitionFlags) given(cmd *cobra.Command, byDefault bool) (container.D
 // isMoreSpecific says whether a recording may tell of definitions later: a stream,
 // and a file whose recorder was killed.
 func isMoreSpecific(r *perfdata.Reader) bool {
-	return r.Pipe() || slices.ContainsFunc(r.Warnings(), func(w perfdata.Warning) bool { return w.Kind == perfdata.WarnUnfinished })
+	return r.Pipe() || slices.ContainsFunc(r.Warnings(),
+		func(w perfdata.Warning) bool { return w.Kind == perfdata.WarnUnfinished })
 }
 
 // selectIdentities gives the filter what the flags choose: names, and identities,

@@ -106,7 +106,8 @@ func (d *diagnosis) cures() []hintGroup {
 		list[i].spare = list[i].spare && spare
 		list[i].checks = append(list[i].checks, string(f.Check))
 	}
-	needed, all := d.Privilege.Grant(d.needs(observation.bad)), d.Privilege.Grant(d.needs(func(observation) bool { return true }))
+	needed, all := d.Privilege.Grant(d.needs(observation.bad)),
+		d.Privilege.Grant(d.needs(func(observation) bool { return true }))
 	for _, f := range d.Checks {
 		switch {
 		case f.Hint == "":

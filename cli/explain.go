@@ -45,7 +45,8 @@ func worthNaming(failures []symbol.Failure, nameless map[string]uint64, samples 
 		n := nameless[f.Ref.Path]
 		return n == 0 || n*100 < samples
 	})
-	slices.SortStableFunc(list, func(a, b symbol.Failure) int { return cmp.Compare(nameless[b.Ref.Path], nameless[a.Ref.Path]) })
+	slices.SortStableFunc(list,
+		func(a, b symbol.Failure) int { return cmp.Compare(nameless[b.Ref.Path], nameless[a.Ref.Path]) })
 	return list
 }
 

@@ -38,13 +38,15 @@ func explainSnapshot(stderr io.Writer, name string, gantry []byte, verbose bool)
 			name, plural(s.Missed, "process was", "processes were"))
 	}
 	if s.Unheeded > 0 {
-		fmt.Fprintf(stderr, "gantry: %s: so many processes began and ended while the recording began that %s not heeded: functions of some may have no names\n",
+		fmt.Fprintf(stderr, "gantry: %s: so many processes began and ended while the recording began that %s not "+
+			"heeded: functions of some may have no names\n",
 			name, plural(s.Unheeded, "event was", "events were"))
 	}
 	if !verbose {
 		return
 	}
-	fmt.Fprintf(stderr, "gantry: %s: what ran when the recording began is known by %s: %s, %s\n", name, profile.Printable(s.Method),
+	fmt.Fprintf(stderr, "gantry: %s: what ran when the recording began is known by %s: %s, %s\n", name,
+		profile.Printable(s.Method),
 		plural(s.Processes, "process", "processes"), plural(s.Mappings, "mapping", "mappings"))
 	for _, r := range s.Refused {
 		fmt.Fprintf(stderr, "gantry: %s: not by %s: %s\n", name, profile.Printable(r.Method), profile.Printable(r.Why))

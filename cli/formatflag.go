@@ -35,7 +35,8 @@ func (f *formatFlags) parse(cmd *cobra.Command) error {
 		f.format, f.output = f.output, "-"
 	}
 	if !slices.Contains(f.formats, f.format) {
-		return withHint(fmt.Errorf("unknown format %q: use one of %s", f.format, strings.Join(f.formats, ", ")), didYouMean(f.format, f.formats))
+		return withHint(fmt.Errorf("unknown format %q: use one of %s", f.format, strings.Join(f.formats, ", ")),
+			didYouMean(f.format, f.formats))
 	}
 	format, err := formatOf(f.output, f.format, given, f.formats)
 	f.format = format
@@ -68,7 +69,8 @@ func (f *formatFlags) run(e *env, cmd *cobra.Command, fn func(*env) error) error
 
 // suffixes are the names of files by which a format is known.
 var suffixes = map[string]string{
-	".svg": "svg", ".json": "json", ".folded": "folded", ".collapsed": "folded", ".pb.gz": "pprof", ".pprof": "pprof", ".txt": "text",
+	".svg": "svg", ".json": "json", ".folded": "folded", ".collapsed": "folded", ".pb.gz": "pprof", ".pprof": "pprof",
+	".txt": "text",
 }
 
 // formatOf is the format of an output: what its name says, unless --format was
@@ -81,7 +83,8 @@ func formatOf(output, format string, given bool, formats []string) (string, erro
 		switch {
 		case !slices.Contains(formats, named):
 		case given:
-			return format, fmt.Errorf("-o %s is the name of a %s file, but --format is %s: leave one of them out", output, named, format)
+			return format, fmt.Errorf("-o %s is the name of a %s file, but --format is %s: leave one of them out",
+				output, named, format)
 		default:
 			return named, nil
 		}
@@ -119,6 +122,7 @@ func misspelt(a, b string) bool {
 	for tail < len(short)-head && short[len(short)-1-tail] == long[len(long)-1-tail] {
 		tail++
 	}
-	swapped := len(short) == len(long) && head+tail == len(long)-2 && short[head] == long[head+1] && short[head+1] == long[head]
+	swapped := len(short) == len(long) && head+tail == len(long)-2 && short[head] == long[head+1] &&
+		short[head+1] == long[head]
 	return head+tail >= len(long)-1 || swapped
 }

@@ -29,21 +29,26 @@ const (
 // command, by what to do, their names, short ones included.
 var perfFlags = map[string]map[string]string{
 	"record": {
-		hintAlways: "namespaces all-cgroups timestamp T period P sample-cpu sample-identifier buildid-all buildid-mmap bpf-event",
-		hintLeave:  "f force B no-buildid proc-map-timeout synth tail-synthesize R raw-samples kcore no-buffering r realtime mmap-flush affinity threads y",
-		"an older file becomes FILE.old by itself: leave it out":                             "A append",
-		"write --no-buildid-cache":                                                           "N",
-		"write u behind the event, as in -e cycles:u":                                        "all-user",
-		"write k behind the event, as in -e cycles:k":                                        "all-kernel",
-		"choose by --container, --cgroup or -p":                                              "u uid",
-		"write --cgroup PATH; it counts for all events":                                      "G",
-		"leave it out: -p and -t follow their threads from CPU to CPU":                       "per-thread",
-		"gantry does not wait: start it later":                                               "D delay",
-		"one recording after the other: gantry record --duration 60s -o FILE, in a loop":     "switch-output timestamp-filename timestamp-boundary S snapshot overwrite",
-		"--duration bounds a recording":                                                      "max-size",
+		hintAlways: "namespaces all-cgroups timestamp T period P sample-cpu sample-identifier buildid-all " +
+			"buildid-mmap bpf-event",
+		hintLeave: "f force B no-buildid proc-map-timeout synth tail-synthesize R raw-samples kcore no-buffering r " +
+			"realtime mmap-flush affinity threads y",
+		"an older file becomes FILE.old by itself: leave it out":       "A append",
+		"write --no-buildid-cache":                                     "N",
+		"write u behind the event, as in -e cycles:u":                  "all-user",
+		"write k behind the event, as in -e cycles:k":                  "all-kernel",
+		"choose by --container, --cgroup or -p":                        "u uid",
+		"write --cgroup PATH; it counts for all events":                "G",
+		"leave it out: -p and -t follow their threads from CPU to CPU": "per-thread",
+		"gantry does not wait: start it later":                         "D delay",
+		"one recording after the other: gantry record --duration 60s -o FILE, in a loop": "switch-output " +
+			"timestamp-filename timestamp-boundary S snapshot overwrite",
+		"--duration bounds a recording": "max-size",
 		"take it with 'gantry report --comm', '--dso' or '--symbol' when the report is made": "filter comm",
-		hintPerf: "b branch-any j branch-filter i no-inherit d data W weight phys-data data-page-size code-page-size I intr-regs user-regs " +
-			"user-callchains kernel-callchains exclude-perf transaction clang-path aio k clockid off-cpu control strict-freq vmlinux no-samples s stat",
+		hintPerf: "b branch-any j branch-filter i no-inherit d data W weight phys-data data-page-size " +
+			"code-page-size I intr-regs user-regs " +
+			"user-callchains kernel-callchains exclude-perf transaction clang-path aio k clockid off-cpu control " +
+			"strict-freq vmlinux no-samples s stat",
 	},
 	"report": {
 		hintLeave:         "f force asm-raw demangle",
@@ -64,8 +69,10 @@ var perfFlags = map[string]map[string]string{
 		"'gantry script --show-task-events' and '--show-mmap-events' print them": "tasks mmaps",
 		"write 2>/dev/null":             "q quiet",
 		"--format json is for programs": "field-separator",
-		hintNoPerf: "H hierarchy U hide-unresolved max-stack no-demangle x exclude-other parent ignore-callees ignore-vmlinux b branch-stack " +
-			"branch-history total-cycles mem-mode itrace raw-ip samples ns socket-filter show-total-period show-cpu-utilization " +
+		hintNoPerf: "H hierarchy U hide-unresolved max-stack no-demangle x exclude-other parent ignore-callees " +
+			"ignore-vmlinux b branch-stack " +
+			"branch-history total-cycles mem-mode itrace raw-ip samples ns socket-filter show-total-period " +
+			"show-cpu-utilization " +
 			"show-ref-call-graph M disassembler-style objdump prefix latency",
 	},
 	"script": {
@@ -74,7 +81,8 @@ var perfFlags = map[string]map[string]string{
 		"pipe it: gantry script | PROGRAM; the text is that of perf script": "s script g gen-script list",
 		"write --comm":                          "comms",
 		"write --kallsyms FILE, or --symfs DIR": "k vmlinux",
-		hintNoPerf: "S symbols dsos no-demangle reltime deltatime per-event-dump max-blocks stop-bt xed itrace insn-trace call-trace call-ret-trace " +
+		hintNoPerf: "S symbols dsos no-demangle reltime deltatime per-event-dump max-blocks stop-bt xed itrace " +
+			"insn-trace call-trace call-ret-trace " +
 			"d debug-mode L Latency switch-on switch-off graph-function addr2line dlfilter dlarg guestmount",
 	},
 	"annotate": {
@@ -84,7 +92,8 @@ var perfFlags = map[string]map[string]string{
 		"source lines are always shown: leave it out": "print-line",
 		"write --kallsyms FILE, or --symfs DIR":       "k vmlinux m modules",
 		"write -s":                                    "S",
-		hintNoPerf:                                    "M disassembler-style asm-raw show-total-period percent-type group skip-missing prefix prefix-strip",
+		hintNoPerf: "M disassembler-style asm-raw show-total-period percent-type " +
+			"group skip-missing prefix prefix-strip",
 	},
 }
 
@@ -133,7 +142,8 @@ func withHint(err error, cure string) error {
 func checkNamespaces(list []string) error {
 	for _, name := range list {
 		if strings.HasPrefix(name, "-") {
-			return withHint(errors.New("-n is a Kubernetes namespace here, and takes a name"), "perf's -n of reports is -N, --show-nr-samples")
+			return withHint(errors.New("-n is a Kubernetes namespace here, and takes a name"),
+				"perf's -n of reports is -N, --show-nr-samples")
 		}
 	}
 	return nil

@@ -46,7 +46,8 @@ func (f *recordFlags) setContainers(e *env, cmd *cobra.Command, o *capture.Optio
 	}
 	choices, err := f.selectors.choices(o.Definitions)
 	if errors.Is(err, container.ErrDefinition) {
-		err = hint.Wrap(err, "choose one of its identities ('gantry containers --definition NAME' lists them), or --define another; see docs/definitions.md")
+		err = hint.Wrap(err, "choose one of its identities ('gantry containers --definition NAME' lists them), or "+
+			"--define another; see docs/definitions.md")
 	}
 	if err != nil {
 		return blindError(err, warnings)
@@ -78,11 +79,14 @@ func (f *recordFlags) choose(r *container.Resolver, c *container.Choice) error {
 	}
 	if id, of := &c.Identity.Namespaces, &r.Table().Host; !c.Any && !f.wait {
 		if n := hostsOwn(id, of); n < container.NumNS {
-			return hint.Wrap(fmt.Errorf("%q: %s:%d: %w", c.Text, n, id[n], filter.ErrHost), "choose an identity that 'gantry containers' lists")
+			return hint.Wrap(fmt.Errorf("%q: %s:%d: %w", c.Text, n, id[n], filter.ErrHost),
+				"choose an identity that 'gantry containers' lists")
 		}
-		return hint.Wrap(fmt.Errorf("%q: %w", c.Text, container.ErrNoMatch), "'gantry containers' lists what runs; --wait records it once it starts")
+		return hint.Wrap(fmt.Errorf("%q: %w", c.Text, container.ErrNoMatch),
+			"'gantry containers' lists what runs; --wait records it once it starts")
 	}
-	f.notes = append(f.notes, fmt.Sprintf("nothing that runs is in %s yet; what starts from now on is recorded", c.Text))
+	f.notes = append(f.notes,
+		fmt.Sprintf("nothing that runs is in %s yet; what starts from now on is recorded", c.Text))
 	return nil
 }
 
@@ -102,7 +106,9 @@ func (f *recordFlags) chooseNamed(r *container.Resolver, c *container.Choice) er
 	found, err := t.Select(c.Match)
 	switch {
 	case errors.Is(err, container.ErrNoMatch) && f.wait:
-		f.notes = append(f.notes, fmt.Sprintf("no container is called %s yet; one that starts is recorded", container.Printable(c.Match.String())))
+		f.notes = append(f.notes,
+			fmt.Sprintf("no container is called %s yet; one that starts is recorded",
+				container.Printable(c.Match.String())))
 		return nil
 	case errors.Is(err, container.ErrNoMatch):
 		cure := nearContainers(t, c.Match.String()) + "; --wait records it once it starts"
@@ -129,9 +135,11 @@ func (f *recordFlags) chooseNamed(r *container.Resolver, c *container.Choice) er
 		}
 	}
 	if d != nil && !d.Runtime {
-		return hint.Wrap(fmt.Errorf("%q is in no container under the definition %s", c.Match.String(), d), "leave the definition away to record it by its name")
+		return hint.Wrap(fmt.Errorf("%q is in no container under the definition %s", c.Match.String(), d),
+			"leave the definition away to record it by its name")
 	}
-	return hint.Wrap(fmt.Errorf("container %q has no cgroup and no namespaces of its own", c.Text), "record its processes with -p")
+	return hint.Wrap(fmt.Errorf("container %q has no cgroup and no namespaces of its own", c.Text),
+		"record its processes with -p")
 }
 
 // anyTask reports whether a process runs that the choice means.
@@ -236,7 +244,8 @@ func nearContainers(t *container.Table, sel string) string {
 		label := c.Label()
 		all = append(all, label)
 		for _, s := range []string{c.Name, c.Pod, c.ID, c.Image} {
-			if s = strings.ToLower(s); s != "" && (strings.Contains(s, low) || strings.Contains(low, s) || misspelt(s, low)) {
+			if s = strings.ToLower(s); s != "" &&
+				(strings.Contains(s, low) || strings.Contains(low, s) || misspelt(s, low)) {
 				near = append(near, label)
 				break
 			}

@@ -76,7 +76,8 @@ out in the kernel; those of containers that start later are in.`,
 func (f *recordFlags) register(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.SortFlags = false
-	fl.StringArrayVarP(&f.events, "event", "e", nil, "`EVENT`s as perf spells them: cpu-clock, {a,b}:S, sched:sched_switch")
+	fl.StringArrayVarP(&f.events, "event", "e", nil,
+		"`EVENT`s as perf spells them: cpu-clock, {a,b}:S, sched:sched_switch")
 	fl.StringVarP(&f.freq, "freq", "F", "", "`HZ` samples a second, or max (default 4000)")
 	fl.VarP(&f.period, "count", "c", "a sample every `N` events")
 	fl.BoolVarP(&f.graph, "stacks", "g", false, "record stacks by frame pointers")
@@ -296,7 +297,8 @@ const maxLosers = 5
 
 func (r *recordReport) losses(res *capture.Result) {
 	if res.LostSideband > 0 {
-		r.note(fmt.Sprintf("%s records about tasks and mappings were lost: some functions may have no name", thousands(res.LostSideband)))
+		r.note(fmt.Sprintf("%s records about tasks and mappings were lost: some functions may have no name",
+			thousands(res.LostSideband)))
 	}
 	if res.Lost == 0 {
 		return
@@ -318,13 +320,15 @@ func (r *recordReport) filtered(s *capture.Filtered) {
 		return
 	}
 	if s.Undecided > 0 {
-		r.note(fmt.Sprintf("%s of containers that had no name in time: kept, and gantry report --container leaves them out",
+		r.note(fmt.Sprintf("%s of containers that had no name in time: kept, and gantry report --container leaves "+
+			"them out",
 			plural(int(s.Undecided), "sample", "samples")))
 	}
 	if !r.verbose {
 		return
 	}
-	r.note(fmt.Sprintf("samples of other tasks left out: %s in the kernel, %s by the recorder", thousands(s.Kernel), thousands(s.Dropped)))
+	r.note(fmt.Sprintf("samples of other tasks left out: %s in the kernel, %s by the recorder", thousands(s.Kernel),
+		thousands(s.Dropped)))
 	if s.Unknown > 0 {
 		r.note(fmt.Sprintf("samples left out because nothing told where their tasks were: %s", thousands(s.Unknown)))
 	}

@@ -47,7 +47,8 @@ func (f *recordFlags) options(e *env, cmd *cobra.Command, args []string) (*captu
 			o.Command.Stdout = e.stderr // the recording itself goes to stdout
 		}
 		if f.narrow() {
-			f.notes = append(f.notes, "the command says how long; recorded is what -p, -t, --container or --cgroup name")
+			f.notes = append(f.notes,
+				"the command says how long; recorded is what -p, -t, --container or --cgroup name")
 		}
 	}
 	var err error
@@ -70,7 +71,8 @@ func (f *recordFlags) checkCommand(args []string) error {
 	_, notNumber := strconv.ParseUint(args[0], 10, 31)
 	switch {
 	case (f.pids != "" || f.tids != "") && notNumber == nil:
-		return hint.Wrap(fmt.Errorf("%q is no command, but looks like one more number", args[0]), `write several by comma, or put them in quotes: -p "$(pidof x)"`)
+		return hint.Wrap(fmt.Errorf("%q is no command, but looks like one more number", args[0]),
+			`write several by comma, or put them in quotes: -p "$(pidof x)"`)
 	case len(f.selectors.containers) > 0 && looksLikeID(args[0]):
 		return hint.Wrap(fmt.Errorf("%q is no command, but looks like one more container", args[0]),
 			`write several by comma, or put them in quotes: --container "$(gantry containers -q x)"`)
@@ -104,7 +106,8 @@ func (f *recordFlags) setRate(o *capture.Options) error {
 			return fmt.Errorf("-F %q is neither a frequency in Hz nor max", f.freq)
 		}
 		if n > limit {
-			f.notes = append(f.notes, fmt.Sprintf("%d Hz is more than kernel.perf_event_max_sample_rate: sampling at %d Hz", n, limit))
+			f.notes = append(f.notes,
+				fmt.Sprintf("%d Hz is more than kernel.perf_event_max_sample_rate: sampling at %d Hz", n, limit))
 			n = limit
 		}
 		o.Frequency = n

@@ -76,28 +76,39 @@ func (f *reportFlags) register(cmd *cobra.Command) {
 	x := &f.opts.Filter
 	f.readFlags.register(fl, x)
 	fl.StringVar(&f.format, "format", "text", "text, json, folded, svg or pprof")
-	fl.StringVarP(&f.sort, "sort", "s", "", "columns, a list of: "+strings.Join(report.KeyNames(nil), ", ")+", or a definition (default container,comm,dso,sym)")
-	fl.BoolVar(&f.children, "children", false, "count callers with what they call (default if the recording has call chains)")
+	fl.StringVarP(&f.sort, "sort", "s", "",
+		"columns, a list of: "+strings.Join(report.KeyNames(nil), ", ")+
+			", or a definition (default container,comm,dso,sym)")
+	fl.BoolVar(&f.children, "children", false,
+		"count callers with what they call (default if the recording has call chains)")
 	fl.BoolVar(&f.noChildren, "no-children", false, "count only where the samples fell")
-	fl.StringVarP(&f.callGraph, "call-graph", "g", "", "call graph below each line, a list of: graph, flat or none; caller or callee; a number of percent to cut it (default graph,0.5,caller if there are call chains, callee with --no-children)")
+	fl.StringVarP(&f.callGraph, "call-graph", "g", "",
+		"call graph below each line, a list of: graph, flat or none; caller or callee; a number of percent to cut "+
+			"it (default graph,0.5,caller if there are call chains, callee with --no-children)")
 	fl.Lookup("call-graph").NoOptDefVal = "graph"
 	fl.BoolVar(&f.noGraph, "no-call-graph", false, "no call graph, as -g none")
-	fl.BoolVar(&f.inline, "inline", false, "show calls that the compiler inlined, in call graphs and stacks (default for stacks recorded with --call-graph dwarf, and for pprof)")
+	fl.BoolVar(&f.inline, "inline", false,
+		"show calls that the compiler inlined, in call graphs and stacks (default for stacks recorded with "+
+			"--call-graph dwarf, and for pprof)")
 	fl.BoolVar(&f.noInline, "no-inline", false, "show no inlined calls")
 	fl.Float64Var(&f.opts.PercentLimit, "percent-limit", 0, "hide lines below this share, in percent")
 	fl.IntVar(&f.opts.MaxEntries, "max-entries", 0, "show at most this many lines per event (0 is all)")
-	fl.StringVar(&f.percentage, "percentage", "absolute", "with filters: percent of everything (absolute) or of what is shown (relative)")
+	fl.StringVar(&f.percentage, "percentage", "absolute",
+		"with filters: percent of everything (absolute) or of what is shown (relative)")
 	fl.BoolVarP(&f.showNrSamples, "show-nr-samples", "N", false, "add a column with the number of samples")
 	fl.StringSliceVarP(&x.Comm, "comm", "c", nil, "only threads of these names")
 	fl.StringSliceVar(&x.DSO, "dso", nil, "only functions of these objects")
 	fl.StringSliceVar(&x.Symbol, "symbol", nil, "only these functions")
 	fl.StringSliceVar(&x.Event, "event", nil, "only these events")
-	fl.BoolVar(&f.coverage, "coverage", false, "show how much has names, where they come from, and what is missing or lost, as text or json")
-	fl.StringVar(&f.roots, "roots", "", "first levels of flame graphs and folded stacks, as --sort (default container,comm)")
+	fl.BoolVar(&f.coverage, "coverage", false,
+		"show how much has names, where they come from, and what is missing or lost, as text or json")
+	fl.StringVar(&f.roots, "roots", "",
+		"first levels of flame graphs and folded stacks, as --sort (default container,comm)")
 	fl.StringVar(&f.title, "title", "", "title of a flame graph")
 	fl.IntVar(&f.width, "width", 0, "columns to fit in (default: the terminal's, else unlimited)")
 	fl.BoolVar(&f.stdio, "stdio", false, "plain text, as always (for hands that know perf)")
-	fl.BoolVarP(&f.verbose, "verbose", "v", false, "name all binaries without symbols, also those that hardly matter, and how the recording began")
+	fl.BoolVarP(&f.verbose, "verbose", "v", false,
+		"name all binaries without symbols, also those that hardly matter, and how the recording began")
 }
 
 func (f *reportFlags) run(e *env, cmd *cobra.Command) error {
@@ -170,7 +181,8 @@ func (f *reportFlags) collects(format report.Format, evs *perf.Events) analysis.
 		}
 	}
 	return analysis.CollectOptions{
-		Fields: o.Fields(format), Definitions: o.Definitions(format), Symbols: o.NeedsSymbols(format), Stacks: o.NeedsStacks(format),
+		Fields: o.Fields(format), Definitions: o.Definitions(format), Symbols: o.NeedsSymbols(format),
+		Stacks:    o.NeedsStacks(format),
 		Addresses: format == report.FormatPprof, Lines: o.NeedsLines(format),
 		Inline: f.inlines(format, evs),
 	}
@@ -199,7 +211,8 @@ func (f *reportFlags) checkCoverage(cmd *cobra.Command, format report.Format) er
 		return fmt.Errorf("--coverage is text or json, not %s", report.FormatNames()[format])
 	}
 	for _, name := range []string{
-		"sort", "children", "no-children", "call-graph", "no-call-graph", "inline", "no-inline", "percent-limit", "percentage",
+		"sort", "children", "no-children", "call-graph", "no-call-graph", "inline", "no-inline", "percent-limit",
+		"percentage",
 		"show-nr-samples", "roots", "title",
 	} {
 		if cmd.Flags().Changed(name) {
@@ -211,7 +224,8 @@ func (f *reportFlags) checkCoverage(cmd *cobra.Command, format report.Format) er
 
 // explain says what the report itself does not: that the filter left nothing,
 // and which binaries have no symbols. That nothing is left is an error.
-func (f *reportFlags) explain(e *env, format report.Format, p *profile.Profile, s *analysis.Session, events *perf.Events) (err error) {
+func (f *reportFlags) explain(e *env, format report.Format, p *profile.Profile, s *analysis.Session,
+	events *perf.Events) (err error) {
 	sel := report.Select(p, format, &f.opts)
 	if filter := f.opts.Filter.String(); sel.Samples == 0 && filter != "" && len(p.Events) > 0 {
 		err = explainEmpty(e.stderr, f.input, filter, s, events)
@@ -390,7 +404,8 @@ func openRecording(path string, stdin io.Reader) (*perfdata.Reader, error) {
 		return r, nil
 	}
 	if os.IsNotExist(err) {
-		return nil, hint.Wrap(fmt.Errorf("no recording: %w", err), "record one with 'gantry record', or name it with -i FILE, or -i - for standard input")
+		return nil, hint.Wrap(fmt.Errorf("no recording: %w", err),
+			"record one with 'gantry record', or name it with -i FILE, or -i - for standard input")
 	}
 	if os.IsPermission(err) {
 		return nil, hint.Wrap(err, "recordings belong to who made them: use sudo, or chown the file")
@@ -399,7 +414,8 @@ func openRecording(path string, stdin io.Reader) (*perfdata.Reader, error) {
 		return nil, err
 	}
 	if path == "-" {
-		return nil, hint.Wrap(err, "give what 'gantry record -o -' or 'perf record -o -' writes, or the path of a file with -i")
+		return nil, hint.Wrap(err,
+			"give what 'gantry record -o -' or 'perf record -o -' writes, or the path of a file with -i")
 	}
 	return nil, hint.Wrap(err, "give a file made by 'gantry record' or 'perf record'")
 }

@@ -191,7 +191,8 @@ func flagError(err error) error {
 	if !errors.As(err, &bad) || bad.GetFlag().Value.Type() != "bool" {
 		return err
 	}
-	return fmt.Errorf("--%s is a switch and takes no %q: write --%[1]s, or --%[1]s=false", bad.GetFlag().Name, bad.GetValue())
+	return fmt.Errorf("--%s is a switch and takes no %q: write --%[1]s, or --%[1]s=false", bad.GetFlag().Name,
+		bad.GetValue())
 }
 
 // usageError is a wrong flag or argument: exit status 2 and, if err does not
@@ -236,5 +237,6 @@ func withSignals(cmd *cobra.Command) *cobra.Command {
 
 // readCommands only read files and build on every platform.
 func readCommands(e *env) []*cobra.Command {
-	return []*cobra.Command{newReportCmd(e), newAnnotateCmd(e), newScriptCmd(e), newBuildidCmd(e), newArchiveCmd(e), newConvertCmd(e), newVersionCmd(e)}
+	return []*cobra.Command{newReportCmd(e), newAnnotateCmd(e), newScriptCmd(e), newBuildidCmd(e), newArchiveCmd(e),
+		newConvertCmd(e), newVersionCmd(e)}
 }

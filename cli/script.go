@@ -74,11 +74,14 @@ func (f *scriptFlags) register(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	o := &f.opts
 	f.readFlags.register(fl, &o.Filter)
-	fl.StringArrayVarP(&f.fields, "fields", "F", nil, "fields to print, with + or - to change the default, after hw:, sw:, trace: or raw: for some events only; of: "+
-		strings.Join(script.FieldNames(nil), ", ")+", or a definition")
+	fl.StringArrayVarP(&f.fields, "fields", "F", nil,
+		"fields to print, with + or - to change the default, after hw:, sw:, trace: or raw: for some events only; of: "+
+			strings.Join(script.FieldNames(nil), ", ")+", or a definition")
 	fl.BoolVar(&o.Nanoseconds, "ns", false, "times in nanoseconds")
-	fl.BoolVarP(&o.HideCallGraph, "hide-call-graph", "G", false, "print only the address of a sample, not its call chain")
-	fl.BoolVar(&o.Inline, "inline", false, "print calls that the compiler inlined (default for stacks recorded with --call-graph dwarf)")
+	fl.BoolVarP(&o.HideCallGraph, "hide-call-graph", "G", false,
+		"print only the address of a sample, not its call chain")
+	fl.BoolVar(&o.Inline, "inline", false,
+		"print calls that the compiler inlined (default for stacks recorded with --call-graph dwarf)")
 	fl.BoolVar(&o.NoInline, "no-inline", false, "print no inlined calls")
 	fl.IntVar(&o.MaxStack, "max-stack", 0, "print at most this many frames (0 is all)")
 	fl.StringSliceVarP(&o.Filter.Comm, "comm", "c", nil, "only threads of these names")

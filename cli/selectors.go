@@ -23,7 +23,9 @@ type selectorFlags struct {
 }
 
 func (f *selectorFlags) register(fl *pflag.FlagSet) {
-	fl.StringArrayVar(&f.containers, "container", nil, "only these containers, by comma: `NAME`, begin of an id, pod, image or cgroup path (/...); * is any text; or DEFINITION:any, an identity")
+	fl.StringArrayVar(&f.containers, "container", nil,
+		"only these containers, by comma: `NAME`, begin of an id, pod, image or cgroup path (/...); "+
+			"* is any text; or DEFINITION:any, an identity")
 	f.registerPods(fl)
 }
 
@@ -68,7 +70,8 @@ func (f *selectorFlags) choices(defs container.Definitions) ([]container.Choice,
 		}
 		if !f.match.IsEmpty() {
 			if !c.ByName() {
-				return list, fmt.Errorf("%q is an identity, which has no %s: leave one of them out", text, f.match.String())
+				return list, fmt.Errorf("%q is an identity, which has no %s: leave one of them out", text,
+					f.match.String())
 			}
 			names := c.Match.Names
 			c.Match = f.match

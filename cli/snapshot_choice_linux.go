@@ -37,7 +37,8 @@ func newTaskChoice(r *container.Resolver, defs container.Definitions, flags *sel
 	c.byCgroup = tree != nil && tree.Unified
 	choices, err := flags.choices(defs)
 	if err != nil {
-		return nil, hint.Wrap(err, "write NAME, IDENTITY, DEFINITION:IDENTITY or DEFINITION:any; 'gantry containers' lists what runs")
+		return nil, hint.Wrap(err,
+			"write NAME, IDENTITY, DEFINITION:IDENTITY or DEFINITION:any; 'gantry containers' lists what runs")
 	}
 	for i := range choices {
 		tasks, err := choose(r.Table(), &choices[i])

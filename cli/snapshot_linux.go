@@ -56,7 +56,8 @@ which gantry script --raw and perf script --show-mmap-events print.`,
 	fl.SortFlags = false
 	f.selectors.register(fl)
 	fl.StringVarP(&f.pids, "pid", "p", "", "only these processes: `PIDS` by comma")
-	fl.StringVar(&f.format, "format", "text", "text, json, or data: status records as perf.data (the format of -o FILE)")
+	fl.StringVar(&f.format, "format", "text",
+		"text, json, or data: status records as perf.data (the format of -o FILE)")
 	fl.StringVarP(&f.output, "output", "o", "", "`FILE` to write, - for standard output")
 	fl.BoolVar(&f.maps, "maps", false, "in text, list what is mapped executable too")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "say nothing but errors")
@@ -87,9 +88,6 @@ func (f *snapshotFlags) run(e *env, cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if file {
-		relaxGC(false) // what is told of is written, and not kept
-	}
 	r, err := container.NewResolver(&container.ResolverOptions{Sockets: f.definitions.sockets})
 	if err != nil {
 		return hint.Wrap(fmt.Errorf("find containers: %w", err), "is /proc mounted? 'gantry doctor' tells more")
@@ -115,7 +113,10 @@ func (f *snapshotFlags) run(e *env, cmd *cobra.Command) error {
 	defer source.Close()
 	f.refusals(e, source)
 	if file {
-		return f.write(e, cmd, source, scope, chosen, r, defs)
+		return f.write(e, cmd.Context(), &capture.SnapshotOptions{
+			Source: source, Scope: scope, Want: chosen.want(), CmdLine: append([]string{"gantry"}, os.Args[1:]...),
+			Version: version, Resolver: r, Definitions: defs,
+		})
 	}
 	return writeOutput(e, f.output, func(w io.Writer) error {
 		to := *e
@@ -140,7 +141,8 @@ func (f *snapshotFlags) parseFormat(cmd *cobra.Command) (err error) {
 		}
 	}
 	if !slices.Contains(snapshotFormats(), f.format) {
-		return withHint(fmt.Errorf("unknown format %q: text, json or data", f.format), didYouMean(f.format, snapshotFormats()))
+		return withHint(fmt.Errorf("unknown format %q: text, json or data", f.format),
+			didYouMean(f.format, snapshotFormats()))
 	}
 	if given {
 		_, err = formatOf(f.output, f.format, true, snapshotFormats())
@@ -166,24 +168,21 @@ func (f *snapshotFlags) refusals(e *env, c *snapshot.Choice) {
 }
 
 // write writes the records into a file.
-func (f *snapshotFlags) write(e *env, cmd *cobra.Command, source snapshot.Source, scope snapshot.Scope, chosen *taskChoice, r *container.Resolver, defs container.Definitions) error {
+func (f *snapshotFlags) write(e *env, ctx context.Context, o *capture.SnapshotOptions) error {
 	rec := recordFlags{output: f.output}
 	out, err := rec.open(e)
 	if err != nil {
 		return err
 	}
-	relaxGC(false)
-	res, err := capture.WriteSnapshot(cmd.Context(), &capture.SnapshotOptions{
-		Source: source, Scope: scope, Want: chosen.want(), CmdLine: append([]string{"gantry"}, os.Args[1:]...),
-		Version: version, Resolver: r, Definitions: defs,
-	}, out.Output)
+	relaxGC(false) // what is read is written, and not kept
+	res, err := capture.WriteSnapshot(ctx, o, out.Output)
 	if e := out.Close(); err == nil {
 		err = e
 	}
 	if err != nil {
 		return errors.Join(err, out.putBack(f.output))
 	}
-	if err := f.nobody(scope, &res.Stats); err != nil {
+	if err := f.nobody(o.Scope, &res.Stats); err != nil {
 		return errors.Join(err, out.putBack(f.output))
 	}
 	f.summary(e, &res.Stats, " into "+into(f.output))
@@ -199,7 +198,8 @@ func into(output string) string {
 }
 
 // show shows the snapshot as text or JSON.
-func (f *snapshotFlags) show(e *env, ctx context.Context, source snapshot.Source, scope snapshot.Scope, chosen *taskChoice) error {
+func (f *snapshotFlags) show(e *env, ctx context.Context, source snapshot.Source, scope snapshot.Scope,
+	chosen *taskChoice) error {
 	v := &snapshotView{choice: chosen, at: make(map[int32]*processView)}
 	stats, err := source.Take(ctx, scope, v.sink())
 	if err != nil {
@@ -249,6 +249,7 @@ func (f *snapshotFlags) summary(e *env, s *snapshot.Stats, more string) {
 		}
 	}
 	if s.TimedOut > 0 {
-		fmt.Fprintf(e.stderr, "gantry: no build-id of %s: the file system did not answer in time\n", plural(s.TimedOut, "mapped file", "mapped files"))
+		fmt.Fprintf(e.stderr, "gantry: no build-id of %s: the file system did not answer in time\n",
+			plural(s.TimedOut, "mapped file", "mapped files"))
 	}
 }

@@ -87,7 +87,8 @@ func (v *snapshotView) task(t *snapshot.Task) {
 		if !t.Kernel {
 			in = v.choice.name(&place)
 		}
-		p = &processView{PID: t.PID, PPID: t.PPID, Kernel: t.Kernel, Container: in, Threads: []threadView{}, Mappings: []mappingView{}}
+		p = &processView{PID: t.PID, PPID: t.PPID, Kernel: t.Kernel, Container: in, Threads: []threadView{},
+			Mappings: []mappingView{}}
 		v.at[t.PID] = p
 		v.List = append(v.List, p)
 	}
@@ -213,7 +214,8 @@ func (v *snapshotView) writeMaps(w io.Writer, width int) error {
 		fmt.Fprintln(b, shorten(line, width, cutEnd))
 		for i := range p.Mappings {
 			m := &p.Mappings[i]
-			head := fmt.Sprintf("  %12x %8x %s %-*s ", m.Start, m.End-m.Start, m.Prot, shortID, m.BuildID[:min(shortID, len(m.BuildID))])
+			head := fmt.Sprintf("  %12x %8x %s %-*s ", m.Start, m.End-m.Start, m.Prot, shortID,
+				m.BuildID[:min(shortID, len(m.BuildID))])
 			room := 0
 			if width > 0 {
 				room = max(width-len(head), minCut)

@@ -34,8 +34,11 @@ type symbolFlags struct {
 func (f *symbolFlags) register(fl *pflag.FlagSet) {
 	fl.StringVar(&f.buildIDDir, "buildid-dir", "", "build-id store to take binaries from (default ~/.debug)")
 	fl.StringVar(&f.symfs, "symfs", "/", "directory that stands for / when binaries are opened by their path")
-	fl.StringVar(&f.kallsyms, "kallsyms", "", "file with the kernel's symbols (default: the store's, else /proc/kallsyms)")
-	fl.StringVar(&f.debuginfod, "debuginfod", "", "ask debuginfod servers for binaries and symbols that this machine does not have: `URL,...`, without a value those of DEBUGINFOD_URLS")
+	fl.StringVar(&f.kallsyms, "kallsyms", "",
+		"file with the kernel's symbols (default: the store's, else /proc/kallsyms)")
+	fl.StringVar(&f.debuginfod, "debuginfod", "",
+		"ask debuginfod servers for binaries and symbols that this machine does not have: `URL,...`, "+
+			"without a value those of DEBUGINFOD_URLS")
 	fl.Lookup("debuginfod").NoOptDefVal = debuginfodEnv
 }
 
@@ -86,7 +89,8 @@ func (f symbolFlags) sources(e *env) (_ *symbolSources, err error) {
 		}
 	}
 	if err := s.openStore(f.buildIDDir); err != nil {
-		return nil, named("--buildid-dir", err, "give the directory that the recording's binaries were kept in, as ~/.debug")
+		return nil, named("--buildid-dir", err,
+			"give the directory that the recording's binaries were kept in, as ~/.debug")
 	}
 	s.root, err = binfile.OpenRoot(f.symfs, 0)
 	switch {
@@ -177,7 +181,8 @@ func (s *symbolSources) readKallsyms(k analysis.Kernel) (*symbol.Kallsyms, error
 		if t := s.keptKallsyms(k); t != nil {
 			return t, nil
 		}
-		return nil, hint.Wrap(errOtherKernel, "report on the recorded machine, or give its /proc/kallsyms with --kallsyms FILE")
+		return nil, hint.Wrap(errOtherKernel,
+			"report on the recorded machine, or give its /proc/kallsyms with --kallsyms FILE")
 	}
 	if k.Text != 0 && k.Addrs != nil {
 		if t := s.keptKallsyms(k); t != nil && t.Proper(k.Addrs) {

@@ -79,23 +79,24 @@ func parseCPUList(s string) ([]int32, error) {
 // complete makes the shell offer words for the value of a flag; for a list,
 // for its last part.
 func complete(cmd *cobra.Command, flag string, list bool, words []string) {
-	err := cmd.RegisterFlagCompletionFunc(flag, func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-		const directive = cobra.ShellCompDirectiveNoFileComp
-		before, last := "", typed
-		if i := strings.LastIndexByte(typed, ','); list && i >= 0 {
-			before, last = typed[:i+1], typed[i+1:]
-		}
-		var out []string
-		for _, w := range words {
-			if strings.HasPrefix(w, last) && !strings.Contains(","+before, ","+w+",") {
-				out = append(out, before+w)
+	err := cmd.RegisterFlagCompletionFunc(flag,
+		func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+			const directive = cobra.ShellCompDirectiveNoFileComp
+			before, last := "", typed
+			if i := strings.LastIndexByte(typed, ','); list && i >= 0 {
+				before, last = typed[:i+1], typed[i+1:]
 			}
-		}
-		if list {
-			return out, directive | cobra.ShellCompDirectiveNoSpace
-		}
-		return out, directive
-	})
+			var out []string
+			for _, w := range words {
+				if strings.HasPrefix(w, last) && !strings.Contains(","+before, ","+w+",") {
+					out = append(out, before+w)
+				}
+			}
+			if list {
+				return out, directive | cobra.ShellCompDirectiveNoSpace
+			}
+			return out, directive
+		})
 	if err != nil { // a flag that is not there, or was completed already
 		panic(err)
 	}

@@ -24,7 +24,8 @@ func DefaultSources(root string) []Source {
 	for _, dir := range expand(f, ociDirs(f)...) {
 		add(dir, OCIState{dir})
 	}
-	list = append(list, ContainerdTasks{f.Path("run/containerd/io.containerd.runtime.v2.task")}, Kubelet{f.Path("var/log/containers")})
+	list = append(list, ContainerdTasks{f.Path("run/containerd/io.containerd.runtime.v2.task")},
+		Kubelet{f.Path("var/log/containers")})
 	for _, s := range expand(f, "run/docker.sock", "run/user/*/docker.sock") {
 		add(s, Docker{s})
 	}
@@ -71,7 +72,8 @@ func ociDirs(f procfs.FS) []string {
 	}
 	// Elsewhere than in /run/user, an unprivileged user's own.
 	xdg := os.Getenv("XDG_RUNTIME_DIR")
-	if f.Root() == "/" && filepath.IsAbs(xdg) && !strings.HasPrefix(xdg, "/run/user/") && !strings.ContainsAny(xdg, `*?[\`) {
+	if f.Root() == "/" && filepath.IsAbs(xdg) && !strings.HasPrefix(xdg, "/run/user/") &&
+		!strings.ContainsAny(xdg, `*?[\`) {
 		dirs = append(dirs, xdg[1:]+"/runc", xdg[1:]+"/crun")
 	}
 	return dirs

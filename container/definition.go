@@ -56,7 +56,8 @@ func (d *Definition) Set() NamespaceSet { return NamespacesOf(d.Namespaces...) }
 
 // Equal reports whether both say the same with the same words.
 func (d *Definition) Equal(o *Definition) bool {
-	return d.Name == o.Name && d.Runtime == o.Runtime && slices.Equal(d.Namespaces, o.Namespaces) && slices.Equal(d.Cgroups, o.Cgroups)
+	return d.Name == o.Name && d.Runtime == o.Runtime && slices.Equal(d.Namespaces, o.Namespaces) &&
+		slices.Equal(d.Cgroups, o.Cgroups)
 }
 
 // String is the definition as ParseDefinition reads it.

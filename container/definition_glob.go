@@ -33,7 +33,8 @@ func cleanGlob(glob string) (string, *DefinitionError) {
 	case len(glob) > maxGlob:
 		return "", wrong(ErrGlob, maxGlob, "the cgroup pattern is longer than %d bytes", maxGlob)
 	case glob != anyComponents && !strings.HasPrefix(glob, "/") && !strings.HasPrefix(glob, anyComponents+"/"):
-		return "", wrong(ErrGlob, 0, "cgroup pattern %q does not begin with /: write /%s, or **/%s for any depth", glob, glob, glob)
+		return "", wrong(ErrGlob, 0, "cgroup pattern %q does not begin with /: write /%s, or **/%s for any depth", glob,
+			glob, glob)
 	}
 	var clean []string
 	onlyAny := true
@@ -63,7 +64,8 @@ func checkComponent(c string, pos int) *DefinitionError {
 	case c == "." || c == "..":
 		return wrong(ErrGlob, pos, "%q in a cgroup pattern matches nothing: no cgroup has that name", c)
 	case strings.Contains(c, anyComponents):
-		return wrong(ErrGlob, pos+strings.Index(c, anyComponents), "** is not a whole component in %q: write * inside of one", c)
+		return wrong(ErrGlob, pos+strings.Index(c, anyComponents),
+			"** is not a whole component in %q: write * inside of one", c)
 	default:
 		if _, err := path.Match(c, ""); err != nil {
 			return wrong(ErrGlob, pos, "%q is no pattern: a [ is not closed, or a \\ ends it", c)

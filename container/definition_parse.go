@@ -91,7 +91,8 @@ type span struct {
 func parseDefinition(text string) (Definition, *DefinitionError) {
 	name, rule, ok := strings.Cut(text, "=")
 	if !ok {
-		return Definition{}, wrong(ErrEmpty, len(text), `%q says nothing: write NAME=NAMESPACE,...;cgroup=GLOB, such as web=pid,net`, text)
+		return Definition{}, wrong(ErrEmpty, len(text),
+			`%q says nothing: write NAME=NAMESPACE,...;cgroup=GLOB, such as web=pid,net`, text)
 	}
 	var namespaces, globs []span
 	for i, p := range splitRule(span{rule, len(name) + 1}) {
@@ -99,7 +100,8 @@ func parseDefinition(text string) (Definition, *DefinitionError) {
 		case isGlob:
 			globs = append(globs, span{glob, p.pos + len(cgroupPrefix)})
 		case i > 0:
-			return Definition{}, wrong(ErrNamespace, p.pos, `%q is not cgroup=GLOB, which is all that may follow a ";"`, p.text)
+			return Definition{}, wrong(ErrNamespace, p.pos, `%q is not cgroup=GLOB, which is all that may follow a ";"`,
+				p.text)
 		case p.text != "":
 			namespaces = splitList(p)
 		}
@@ -179,9 +181,11 @@ func newDefinition(name string, namespaces, cgroups []string) (Definition, *Defi
 		case s == "":
 			return Definition{}, wrong(ErrEmpty, 0, "a namespace is missing: %s", namespaceChoice).in(PartNamespaces, i)
 		case !ok:
-			return Definition{}, wrong(ErrNamespace, 0, "unknown namespace %q: %s", s, namespaceChoice).in(PartNamespaces, i)
+			return Definition{}, wrong(ErrNamespace, 0, "unknown namespace %q: %s", s,
+				namespaceChoice).in(PartNamespaces, i)
 		case slices.Contains(d.Namespaces, n):
-			return Definition{}, wrong(ErrDuplicate, 0, "namespace %s is given twice: name it once", s).in(PartNamespaces, i)
+			return Definition{}, wrong(ErrDuplicate, 0, "namespace %s is given twice: name it once",
+				s).in(PartNamespaces, i)
 		}
 		d.Namespaces = append(d.Namespaces, n)
 	}
@@ -194,12 +198,15 @@ func newDefinition(name string, namespaces, cgroups []string) (Definition, *Defi
 			return Definition{}, err.in(PartCgroups, i)
 		}
 		if slices.Contains(d.Cgroups, glob) {
-			return Definition{}, wrong(ErrDuplicate, 0, "cgroup pattern %q is given twice: name it once", glob).in(PartCgroups, i)
+			return Definition{}, wrong(ErrDuplicate, 0, "cgroup pattern %q is given twice: name it once",
+				glob).in(PartCgroups, i)
 		}
 		d.Cgroups = append(d.Cgroups, glob)
 	}
 	if len(d.Namespaces)+len(d.Cgroups) == 0 {
-		return Definition{}, wrong(ErrEmpty, 0, "it names neither a namespace nor a cgroup, and would hold for every task: %s", namespaceChoice).in(PartNamespaces, 0)
+		return Definition{}, wrong(ErrEmpty, 0,
+			"it names neither a namespace nor a cgroup, and would hold for every task: %s",
+			namespaceChoice).in(PartNamespaces, 0)
 	}
 	return d, nil
 }
@@ -246,9 +253,11 @@ func Reserved(name string) bool {
 	switch name {
 	case "any", "all", "none", "host", "default", "self",
 		"namespace", "image", "container_id", "node", "unit", "runtime", "label",
-		"comm", "tid", "cpu", "dso", "sym", "symbol", "event", "addr", "ip", "period", "time", "trace", "symoff", "srcline", "srcfile",
+		"comm", "tid", "cpu", "dso", "sym", "symbol", "event", "addr", "ip", "period", "time", "trace", "symoff",
+		"srcline", "srcfile",
 		"file", "line", "function", "thread", "process", "parent", "overhead", "samples", "weight", "kernel",
-		"brstack", "iregs", "uregs", "insn", "phys_addr", "data_page_size", "code_page_size", "data_src", "misc", "flags", "bpf", "bpfcontainer", "value", "percent":
+		"brstack", "iregs", "uregs", "insn", "phys_addr", "data_page_size", "code_page_size", "data_src", "misc",
+		"flags", "bpf", "bpfcontainer", "value", "percent":
 		return true
 	}
 	return false

@@ -86,7 +86,8 @@ func (s Podman) Containers(ctx context.Context) ([]Info, error) {
 	}
 	list := make([]Info, 0, len(answer))
 	for _, p := range answer {
-		c := Container{ID: p.ID, Runtime: RuntimePodman, Image: p.Image, PID: p.PID, Pod: p.PodName, Labels: p.Labels, Created: p.Created.UTC()}
+		c := Container{ID: p.ID, Runtime: RuntimePodman, Image: p.Image, PID: p.PID, Pod: p.PodName, Labels: p.Labels,
+			Created: p.Created.UTC()}
 		if len(p.Names) > 0 {
 			c.Name = p.Names[0]
 		}
@@ -128,7 +129,8 @@ func getList[T any](ctx context.Context, socket, path string) ([]T, uint32, erro
 		MaxResponseHeaderBytes: 64 << 10,
 	}
 	defer tr.CloseIdleConnections()
-	client := http.Client{Transport: tr, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	client := http.Client{Transport: tr,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost"+path, nil)
 	if err != nil {
 		return nil, 0, err

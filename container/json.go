@@ -99,7 +99,8 @@ func (l Lost) IsZero() bool { return len(l.CPUs) == 0 && len(l.Cgroups) == 0 }
 func (t *Table) MarshalJSON() ([]byte, error) {
 	list := slices.Clone(t.list)
 	slices.SortStableFunc(list, func(a, b *Container) int {
-		return cmp.Or(cmp.Compare(a.CgroupID, b.CgroupID), cmp.Compare(a.StartTime, b.StartTime), cmp.Compare(a.ID, b.ID))
+		return cmp.Or(cmp.Compare(a.CgroupID, b.CgroupID), cmp.Compare(a.StartTime, b.StartTime),
+			cmp.Compare(a.ID, b.ID))
 	})
 	return json.Marshal(tableJSON{
 		Version: version, Host: t.Host, Definitions: definitions(t.Definitions.Custom()),
@@ -120,14 +121,16 @@ func (t *Table) UnmarshalJSON(b []byte) error {
 	if err := in.check(); err != nil {
 		return fmt.Errorf("%w: %w", errTable, err)
 	}
-	*t = Table{Host: in.Host, BootOffset: in.BootOffset, Lost: in.Lost, Full: in.Full, Definitions: Definitions(in.Definitions)}
+	*t = Table{Host: in.Host, BootOffset: in.BootOffset, Lost: in.Lost, Full: in.Full,
+		Definitions: Definitions(in.Definitions)}
 	for _, c := range in.Cgroups {
 		t.setPath(c.ID, c.Path)
 	}
 	t.list = in.Containers
 	// In the order of time, each goes to the end of its index: a hostile file
 	// has all of them under one key.
-	for _, c := range slices.SortedStableFunc(slices.Values(t.list), func(a, b *Container) int { return cmp.Compare(a.StartTime, b.StartTime) }) {
+	for _, c := range slices.SortedStableFunc(slices.Values(t.list),
+		func(a, b *Container) int { return cmp.Compare(a.StartTime, b.StartTime) }) {
 		t.index(c)
 	}
 	return nil
@@ -162,7 +165,8 @@ func (in *tableJSON) check() error {
 
 // bounded reports whether the container's texts are of a sane size.
 func (c *Container) bounded() bool {
-	for _, s := range []string{string(c.Kind), c.ID, c.Name, c.Runtime, c.Image, c.Pod, c.PodNamespace, c.PodUID, c.CgroupPath} {
+	for _, s := range []string{string(c.Kind), c.ID, c.Name, c.Runtime, c.Image, c.Pod, c.PodNamespace, c.PodUID,
+		c.CgroupPath} {
 		if len(s) > maxText {
 			return false
 		}

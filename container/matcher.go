@@ -67,8 +67,10 @@ func (m *Matcher) String() string {
 // is ErrNoMatch or ErrAmbiguous, of the first name that selects nothing.
 func (m *Matcher) Select(list []*Container) ([]*Container, error) {
 	list = filter(list, func(c *Container) bool {
-		return matchAny(m.Pods, c.matchesPod) && matchAny(m.Namespaces, func(p string) bool { return MatchStars(p, c.PodNamespace) }) &&
-			matchAny(m.Images, c.matchesImage) && !slices.ContainsFunc(m.Labels, func(l LabelSelector) bool { return !l.Matches(c.Labels) })
+		return matchAny(m.Pods, c.matchesPod) &&
+			matchAny(m.Namespaces, func(p string) bool { return MatchStars(p, c.PodNamespace) }) &&
+			matchAny(m.Images, c.matchesImage) &&
+			!slices.ContainsFunc(m.Labels, func(l LabelSelector) bool { return !l.Matches(c.Labels) })
 	})
 	if len(m.Names) == 0 {
 		if len(list) == 0 {
@@ -112,8 +114,11 @@ func selectName(list []*Container, name string) ([]*Container, error) {
 	id := withoutRuntime(name)
 	if strings.Contains(name, "*") {
 		found := filter(list, func(c *Container) bool {
-			return c.Kind == KindContainer && (slices.ContainsFunc([]string{c.Name, c.Label(), c.ShortID()}, func(s string) bool { return s != "" && MatchStars(name, s) }) ||
-				c.ID != "" && MatchStars(id, c.ID) || c.matchesPod(name) || c.matchesImage(name) || c.matchesCgroup(name))
+			return c.Kind == KindContainer &&
+				(slices.ContainsFunc([]string{c.Name, c.Label(), c.ShortID()},
+					func(s string) bool { return s != "" && MatchStars(name, s) }) ||
+					c.ID != "" && MatchStars(id, c.ID) || c.matchesPod(name) || c.matchesImage(name) ||
+					c.matchesCgroup(name))
 		})
 		if len(found) == 0 {
 			return nil, fmt.Errorf("%q: %w", name, ErrNoMatch)
@@ -177,7 +182,8 @@ func (c *Container) matchesPod(pattern string) bool {
 	if c.Pod == "" {
 		return c.PodUID != "" && c.PodUID == pattern
 	}
-	return MatchStars(pattern, c.Pod) || MatchStars(pattern, c.PodNamespace+"/"+c.Pod) || c.PodUID != "" && c.PodUID == pattern
+	return MatchStars(pattern, c.Pod) || MatchStars(pattern, c.PodNamespace+"/"+c.Pod) || c.PodUID != "" &&
+		c.PodUID == pattern
 }
 
 // matchesImage reports whether a pattern is the image reference or a tail of its

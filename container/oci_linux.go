@@ -112,7 +112,8 @@ func parseRunc(b []byte) (Info, error) {
 	if err := json.Unmarshal(b, &s); err != nil {
 		return Info{}, err
 	}
-	c := Container{Runtime: RuntimeRunc, PID: s.PID, StartTime: s.Start * uint64(procfs.Ticks), Created: s.Created.UTC()}
+	c := Container{Runtime: RuntimeRunc, PID: s.PID, StartTime: s.Start * uint64(procfs.Ticks),
+		Created: s.Created.UTC()}
 	m := make(map[string]string, len(s.Config.Labels))
 	for _, l := range s.Config.Labels {
 		k, v, _ := strings.Cut(l, "=")
@@ -139,7 +140,8 @@ func parseCrun(b []byte) (Info, error) {
 	if err := json.Unmarshal(b, &s); err != nil {
 		return Info{}, err
 	}
-	c := Container{Runtime: RuntimeCrun, PID: s.PID, StartTime: s.Start * uint64(procfs.Ticks), Created: s.Created.UTC()}
+	c := Container{Runtime: RuntimeCrun, PID: s.PID, StartTime: s.Start * uint64(procfs.Ticks),
+		Created: s.Created.UTC()}
 	return Info{Container: c, cgroup: s.Cgroup}, nil
 }
 

@@ -48,7 +48,8 @@ func (s Definitions) ParseChoice(text string) (Choice, error) {
 	if c.Definition = s.Find(name); c.Definition != nil {
 		if c.Match = ByName(rest); rest == "" {
 			err := fmt.Errorf("%q names no container behind the definition: %w", text, ErrNoMatch)
-			return c, hint.Wrap(err, fmt.Sprintf("write %s:any for all of them, or %[1]s:NAME for one; 'gantry containers' lists what runs", name))
+			return c, hint.Wrap(err, fmt.Sprintf("write %s:any for all of them, or %[1]s:NAME for one; 'gantry "+
+				"containers' lists what runs", name))
 		}
 		return c, nil
 	}

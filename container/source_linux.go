@@ -140,7 +140,8 @@ type kubeLabels struct{ name, pod, namespace, uid, image string }
 // that containerd and CRI-O write into the OCI configuration.
 func kubeKeys() []kubeLabels {
 	return []kubeLabels{
-		{"io.kubernetes.container.name", "io.kubernetes.pod.name", "io.kubernetes.pod.namespace", "io.kubernetes.pod.uid", "io.kubernetes.cri-o.ImageName"},
+		{"io.kubernetes.container.name", "io.kubernetes.pod.name", "io.kubernetes.pod.namespace",
+			"io.kubernetes.pod.uid", "io.kubernetes.cri-o.ImageName"},
 		{"io.kubernetes.cri.container-name", "io.kubernetes.cri.sandbox-name", "io.kubernetes.cri.sandbox-namespace",
 			"io.kubernetes.cri.sandbox-uid", "io.kubernetes.cri.image-name"},
 	}

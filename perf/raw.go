@@ -73,7 +73,8 @@ func (r Raw) Task() (t Task, ok bool) {
 		return t, false
 	}
 	return Task{
-		PID: r.i32(rawTaskPID), PPID: r.i32(rawTaskPPID), TID: r.i32(rawTaskTID), PTID: r.i32(rawTaskPTID), Time: r.u64(rawTaskTime),
+		PID: r.i32(rawTaskPID), PPID: r.i32(rawTaskPPID), TID: r.i32(rawTaskTID), PTID: r.i32(rawTaskPTID),
+		Time: r.u64(rawTaskTime),
 	}, true
 }
 
@@ -100,7 +101,8 @@ func (r Raw) Namespaces() (n RawNamespaces, ok bool) {
 	if count > uint64(len(r)-rawNSLinks)/rawNSLinkSize {
 		return n, false
 	}
-	return RawNamespaces{PID: r.i32(rawNSPID), TID: r.i32(rawNSTID), links: r[rawNSLinks : rawNSLinks+int(count)*rawNSLinkSize]}, true
+	return RawNamespaces{PID: r.i32(rawNSPID), TID: r.i32(rawNSTID),
+		links: r[rawNSLinks : rawNSLinks+int(count)*rawNSLinkSize]}, true
 }
 
 // Len returns how many namespaces the record has.
@@ -156,8 +158,9 @@ func (r Raw) Mmap2() (m RawMmap2, ok bool) {
 	}
 	return RawMmap2{
 		PID: r.i32(rawMmapPID), Addr: r.u64(rawMmapAddr), Len: r.u64(rawMmapLen),
-		Major: r.u32(rawMmapMajor), Minor: r.u32(rawMmapMinor), Inode: r.u64(rawMmapInode), InodeGen: r.u64(rawMmapInodeGen),
-		Path: r[rawMmapPath : rawMmapPath+end],
+		Major: r.u32(rawMmapMajor), Minor: r.u32(rawMmapMinor), Inode: r.u64(rawMmapInode),
+		InodeGen: r.u64(rawMmapInodeGen),
+		Path:     r[rawMmapPath : rawMmapPath+end],
 	}, true
 }
 

@@ -119,7 +119,8 @@ func (l *answers) UnmarshalJSON(b []byte) error {
 // ask is the question that a method is asked. Which process had the file is not
 // a part of it: it is another one in another report.
 func ask(opener int, k kind, ref symbol.Ref, link string) question {
-	q := question{Opener: opener, Kind: k, BuildID: ref.BuildID, Path: ref.Path, Inode: ref.Inode, MountNS: ref.MountNS, Link: link}
+	q := question{Opener: opener, Kind: k, BuildID: ref.BuildID, Path: ref.Path, Inode: ref.Inode, MountNS: ref.MountNS,
+		Link: link}
 	if !q.BuildID.IsZero() {
 		q.Inode = 0
 	}

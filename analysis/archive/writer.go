@@ -46,7 +46,8 @@ type Writer struct {
 // NewWriter makes a Writer to w, which stays the caller's to close.
 func NewWriter(w io.Writer) *Writer {
 	z := zip.NewWriter(w)
-	z.RegisterCompressor(zip.Deflate, func(out io.Writer) (io.WriteCloser, error) { return flate.NewWriter(out, flateLevel) })
+	z.RegisterCompressor(zip.Deflate,
+		func(out io.Writer) (io.WriteCloser, error) { return flate.NewWriter(out, flateLevel) })
 	return &Writer{
 		zip: z, list: manifest{Version: formatVersion, Answers: answers{}},
 		known: make(map[question]bool), files: make(map[[sha256.Size]byte]string), names: make(map[string]bool),

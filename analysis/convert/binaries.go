@@ -60,7 +60,8 @@ func NewBinaries(dir string) (*Binaries, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the directory for binaries: %w", err)
 	}
-	return &Binaries{root: root, dir: abs, dirs: make(map[string]uniquePath), files: make(map[*timeline.File]uniquePath)}, nil
+	return &Binaries{root: root, dir: abs, dirs: make(map[string]uniquePath),
+		files: make(map[*timeline.File]uniquePath)}, nil
 }
 
 // Close closes the directory.

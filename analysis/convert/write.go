@@ -96,7 +96,8 @@ func (c *converter) record(it *analysis.Item) error {
 // inHeader says whether a record of a stream is in the header of a file.
 func inHeader(t perf.RecordType) bool {
 	switch t {
-	case perf.RecordHeaderAttr, perf.RecordHeaderEventType, perf.RecordHeaderTracingData, perf.RecordHeaderBuildID, perf.RecordHeaderFeature:
+	case perf.RecordHeaderAttr, perf.RecordHeaderEventType, perf.RecordHeaderTracingData, perf.RecordHeaderBuildID,
+		perf.RecordHeaderFeature:
 		return true
 	}
 	return false
@@ -125,7 +126,8 @@ func (c *converter) features(f *perfdata.Features) *perfdata.Features {
 	out.BuildIDs = append([]perfdata.BuildIDEntry(nil), f.BuildIDs...)
 	for _, p := range c.b.sorted() {
 		if !p.buildID.IsZero() {
-			out.BuildIDs = append(out.BuildIDs, perfdata.BuildIDEntry{PID: -1, Misc: perf.MiscUser, ID: p.buildID.Bytes(), Path: p.path})
+			out.BuildIDs = append(out.BuildIDs,
+				perfdata.BuildIDEntry{PID: -1, Misc: perf.MiscUser, ID: p.buildID.Bytes(), Path: p.path})
 		}
 	}
 	return &out

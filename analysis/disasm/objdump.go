@@ -30,7 +30,8 @@ func ObjdumpArgs(a perf.Arch, addr uint64) []string {
 	default:
 		return nil
 	}
-	return []string{"-D", "-z", "-b", "binary", "-m", machine, "-w", "--no-show-raw-insn", fmt.Sprintf("--adjust-vma=%#x", addr)}
+	return []string{"-D", "-z", "-b", "binary", "-m", machine, "-w", "--no-show-raw-insn",
+		fmt.Sprintf("--adjust-vma=%#x", addr)}
 }
 
 // target is an address that an instruction jumps to or refers to.
@@ -76,7 +77,8 @@ func ParseObjdump(a perf.Arch, text []byte, addr, size uint64) ([]Insn, error) {
 
 func objdumpInsn(a perf.Arch, addr uint64, text string) Insn {
 	in := Insn{Addr: addr, Text: strings.Join(strings.Fields(text), " ")}
-	in.Unknown = strings.Contains(in.Text, "(bad)") || strings.HasPrefix(in.Text, ".inst") || strings.HasPrefix(in.Text, ".byte")
+	in.Unknown = strings.Contains(in.Text, "(bad)") || strings.HasPrefix(in.Text, ".inst") ||
+		strings.HasPrefix(in.Text, ".byte")
 	op, _, _ := strings.Cut(in.Text, " ")
 	found := direct.FindStringSubmatch(in.Text)
 	indirect := a == perf.AMD64 && strings.Contains(in.Text, "*") // by a register or memory
@@ -85,7 +87,8 @@ func objdumpInsn(a perf.Arch, addr uint64, text string) Insn {
 		in.Flow = Call
 	case indirect:
 	case a == perf.AMD64 && (strings.HasPrefix(op, "j") || strings.HasPrefix(op, "loop")),
-		a == perf.ARM64 && (op == "b" || strings.HasPrefix(op, "b.") || strings.HasPrefix(op, "cb") || strings.HasPrefix(op, "tb")):
+		a == perf.ARM64 && (op == "b" || strings.HasPrefix(op, "b.") || strings.HasPrefix(op, "cb") ||
+			strings.HasPrefix(op, "tb")):
 		in.Flow = Jump
 	default:
 		found = nil

@@ -141,7 +141,8 @@ func (b *pprofBuilder) labelsOf(id LabelsID) *profile.Sample {
 }
 
 func (b *pprofBuilder) makeLabels(l *Labels) *profile.Sample {
-	s := &profile.Sample{Label: make(map[string][]string), NumLabel: make(map[string][]int64), NumUnit: make(map[string][]string)}
+	s := &profile.Sample{Label: make(map[string][]string), NumLabel: make(map[string][]int64),
+		NumUnit: make(map[string][]string)}
 	text := map[string]string{
 		"container": l.Container, "container_id": l.ContainerID, "pod": l.Pod,
 		"namespace": l.Namespace, "image": l.Image, "cgroup": l.Cgroup,

@@ -38,7 +38,8 @@ func (b *pprofBuilder) location(frames []FrameID) *profile.Location {
 	}
 	t := &b.p.frames
 	last := b.frame(frames[len(frames)-1])
-	l := &profile.Location{ID: uint64(len(b.out.Location) + 1), Address: last.addr, Mapping: b.objects[last.object].mapping(t, last.object)}
+	l := &profile.Location{ID: uint64(len(b.out.Location) + 1), Address: last.addr,
+		Mapping: b.objects[last.object].mapping(t, last.object)}
 	for _, id := range frames {
 		f := b.frame(id)
 		if !b.grouped[id] {
@@ -89,7 +90,8 @@ func (o *pprofObject) mapping(t *frameTable, i uint32) *profile.Mapping {
 			name = t.strings[src.dso]
 		}
 		o.m = &profile.Mapping{
-			Start: src.start, Limit: src.limit, Offset: src.offset, File: utf8(name), BuildID: utf8(t.strings[src.buildID]),
+			Start: src.start, Limit: src.limit, Offset: src.offset, File: utf8(name),
+			BuildID:      utf8(t.strings[src.buildID]),
 			HasFunctions: true, HasFilenames: true, HasLineNumbers: true,
 		}
 	}

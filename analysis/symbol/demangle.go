@@ -72,8 +72,9 @@ type names struct {
 }
 
 // Demangled is the name of a symbol as people write it: C++ and Rust names are
-// demangled, without parameters, as perf does unless told to be verbose. Others are returned as they are, and so are very long ones, of
-// which only so many are demangled. A name is demangled once.
+// demangled, without parameters, as perf does unless told to be verbose. Others are returned as
+// they are, and so are very long ones, of which only so many are demangled. A name is demangled
+// once.
 func (o *Object) Demangled(sym int32) string {
 	raw := o.Name(sym)
 	if !mangled(raw) {

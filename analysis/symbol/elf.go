@@ -79,7 +79,8 @@ func (o *Object) Source(sym int32) string {
 	if o.sources != nil {
 		from = o.sources[sym]
 	}
-	return [...]string{"symtab", "dynsym", "plt", "debug file", "mini debug info", "pclntab", "perf-map", "jitdump"}[from]
+	return [...]string{"symtab", "dynsym", "plt", "debug file", "mini debug info", "pclntab", "perf-map",
+		"jitdump"}[from]
 }
 
 // HasSymbols reports whether the file has symbols at all, also if none of them
@@ -89,7 +90,8 @@ func (o *Object) HasSymbols() bool { return o.read > 0 || o.Len() > 0 }
 // setTable makes the table of o.
 func (o *Object) setTable(names []byte, entries []entry) {
 	// The bytes are not written to as long as the table has them.
-	o.Table, o.sources = buildTable(unsafe.String(unsafe.SliceData(names), len(names)), entries, new(demangling).better, 0)
+	o.Table, o.sources = buildTable(unsafe.String(unsafe.SliceData(names), len(names)), entries, new(demangling).better,
+		0)
 	for _, from := range o.sources {
 		if from != o.sources[0] {
 			return

@@ -144,7 +144,8 @@ const maxNamesBytes = 1 << 25
 func (s *symbolReader) namesLeft() uint64 {
 	room := uint64(0)
 	for _, sec := range s.file.Sections {
-		if sec.Type != elf.SHT_SYMTAB && sec.Type != elf.SHT_DYNSYM || uint64(sec.Link) >= uint64(len(s.file.Sections)) {
+		if sec.Type != elf.SHT_SYMTAB && sec.Type != elf.SHT_DYNSYM ||
+			uint64(sec.Link) >= uint64(len(s.file.Sections)) {
 			continue
 		}
 		size := min(s.file.Sections[sec.Link].Size, maxNamesBytes) + 1

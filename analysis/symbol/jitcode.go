@@ -41,7 +41,8 @@ func (r *Resolver) JIT(ref Ref, dumps []Ref) (*Object, error) {
 		add(d, true)
 	}
 	if res.err != nil {
-		res.err = fmt.Errorf("generated code of process %d: %w", ref.PID, &openError{reason: classify(res.err), err: res.err})
+		res.err = fmt.Errorf("generated code of process %d: %w", ref.PID,
+			&openError{reason: classify(res.err), err: res.err})
 		r.mu.Lock()
 		r.order = append(r.order, res)
 		r.mu.Unlock()
@@ -114,7 +115,8 @@ func (o *Object) setCode(list []jit.Function) {
 			o.Lost += len(list) - i
 			break
 		}
-		entries = append(entries, entry{start: f.Start, end: f.End, name: uint32(len(names)), bind: bindGlobal, kind: o.source})
+		entries = append(entries,
+			entry{start: f.Start, end: f.End, name: uint32(len(names)), bind: bindGlobal, kind: o.source})
 		names = append(append(names, f.Name...), 0)
 	}
 	o.setTable(names, entries)

@@ -183,7 +183,8 @@ type lineFinder struct {
 
 func (x *lineFinder) dwarf(f *elf.File, r io.ReaderAt, size int64) (*dwarfline.Data, error) {
 	if !x.r.mayLoad(0) {
-		return nil, fmt.Errorf("line information: %w: that of other binaries has %d bytes", dwarfline.ErrTooMuch, int64(maxDWARF))
+		return nil, fmt.Errorf("line information: %w: that of other binaries has %d bytes", dwarfline.ErrTooMuch,
+			int64(maxDWARF))
 	}
 	src, err := dwarfline.Load(f, r, uint64(size), false)
 	if err != nil {

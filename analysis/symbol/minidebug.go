@@ -58,7 +58,8 @@ func (s *symbolReader) addMini() error {
 // addSymtab adds the .symtab of another file, whose sections are those of this
 // one, at the same addresses.
 func (s *symbolReader) addSymtab(f *elf.File, size uint64, from uint16) error {
-	d := &symbolReader{file: f, size: size, names: s.names, entries: s.entries, subset: s.subset, scratch: s.scratch, from: from}
+	d := &symbolReader{file: f, size: size, names: s.names, entries: s.entries, subset: s.subset, scratch: s.scratch,
+		from: from}
 	d.readText()
 	if err := d.table(elf.SHT_SYMTAB); err != nil {
 		if s.subset != nil {

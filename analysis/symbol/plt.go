@@ -114,7 +114,8 @@ type gotRelocs struct {
 
 func relocsOf(m elf.Machine) gotRelocs {
 	if m == elf.EM_AARCH64 {
-		return gotRelocs{uint32(elf.R_AARCH64_JUMP_SLOT), uint32(elf.R_AARCH64_GLOB_DAT), uint32(elf.R_AARCH64_IRELATIVE)}
+		return gotRelocs{uint32(elf.R_AARCH64_JUMP_SLOT), uint32(elf.R_AARCH64_GLOB_DAT),
+			uint32(elf.R_AARCH64_IRELATIVE)}
 	}
 	return gotRelocs{uint32(elf.R_X86_64_JMP_SLOT), uint32(elf.R_X86_64_GLOB_DAT), uint32(elf.R_X86_64_IRELATIVE)}
 }

@@ -246,7 +246,8 @@ func (t *Timeline) namespaces(r *perf.Namespaces) {
 // isDescribed reports whether what is known says the same as a record does. The
 // device is left out: all namespaces are on one.
 func isDescribed(known, links []perf.NSLink) bool {
-	return known != nil && len(known) >= len(links) && slices.EqualFunc(known[:len(links)], links, func(a, b perf.NSLink) bool { return a.Ino == b.Ino })
+	return known != nil && len(known) >= len(links) &&
+		slices.EqualFunc(known[:len(links)], links, func(a, b perf.NSLink) bool { return a.Ino == b.Ino })
 }
 
 func (t *Timeline) fork(r *perf.Fork, status bool) {
@@ -500,7 +501,8 @@ func (t *Timeline) Known(rec perf.Record, p *Process) *File {
 
 // fileOf is the file of a record.
 func fileOf(r *perf.Mmap2) File {
-	return File{Path: mapName(r.Filename, r.PID, r.Addr), BuildID: string(r.BuildID), Maj: r.Maj, Min: r.Min, Ino: r.Ino, InoGen: r.InoGen}
+	return File{Path: mapName(r.Filename, r.PID, r.Addr), BuildID: string(r.BuildID), Maj: r.Maj, Min: r.Min,
+		Ino: r.Ino, InoGen: r.InoGen}
 }
 
 // fileKey is what tells f, which p maps, from other files.

@@ -52,7 +52,8 @@ func (b *Binary) guessed(addr uint64, exact bool) (rule, []regRule) {
 			return amd64Stack(n), []regRule{{reg: amd64RIP, kind: atOffset, arg: -8}}
 		}
 		if pushed, ok := b.amd64Prologue(addr); ok {
-			return pushed, []regRule{{reg: amd64RBP, kind: atOffset, arg: -16}, {reg: amd64RIP, kind: atOffset, arg: -8}}
+			return pushed, []regRule{{reg: amd64RBP, kind: atOffset, arg: -16},
+				{reg: amd64RIP, kind: atOffset, arg: -8}}
 		}
 	}
 	return rule{}, nil

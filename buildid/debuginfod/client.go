@@ -263,7 +263,8 @@ func (c *Client) fetch(ctx context.Context, server string, id buildid.ID, kind K
 	defer cancel(nil)
 	slow := time.AfterFunc(c.o.Timeout, func() { cancel(errSlow) })
 	defer slow.Stop()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(server, "/")+"/buildid/"+id.String()+"/"+string(kind), nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet,
+		strings.TrimSuffix(server, "/")+"/buildid/"+id.String()+"/"+string(kind), nil)
 	if err != nil {
 		return err
 	}
@@ -286,7 +287,8 @@ func (c *Client) fetch(ctx context.Context, server string, id buildid.ID, kind K
 		c.count(func(s *Stats) { s.Refused++ })
 		return fmt.Errorf("%w: %d bytes", ErrTooLarge, resp.ContentLength)
 	}
-	body := &download{r: resp.Body, slow: slow, timeout: c.o.Timeout, total: max(resp.ContentLength, 0), server: Redacted(server), tell: c.o.Progress}
+	body := &download{r: resp.Body, slow: slow, timeout: c.o.Timeout, total: max(resp.ContentLength, 0),
+		server: Redacted(server), tell: c.o.Progress}
 	size, err := c.cache.add(body, id, kind, c.o.MaxSize)
 	body.end()
 	var local *fs.PathError

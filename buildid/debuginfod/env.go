@@ -29,7 +29,8 @@ func FromEnv(getenv func(string) string) (Options, error) {
 		}
 	}
 	var timeout, maxTime int64
-	for name, to := range map[string]*int64{"DEBUGINFOD_TIMEOUT": &timeout, "DEBUGINFOD_MAXTIME": &maxTime, "DEBUGINFOD_MAXSIZE": &o.MaxSize} {
+	for name, to := range map[string]*int64{"DEBUGINFOD_TIMEOUT": &timeout, "DEBUGINFOD_MAXTIME": &maxTime,
+		"DEBUGINFOD_MAXSIZE": &o.MaxSize} {
 		text := getenv(name)
 		if text == "" {
 			continue

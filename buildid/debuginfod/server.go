@@ -185,7 +185,8 @@ func (h *Handler) debuginfo(id buildid.ID) (*artifact, error) {
 func hasSymbols(r *io.SectionReader) bool {
 	f, err := elffile.Open(r, r.Size())
 	return err == nil && slices.ContainsFunc(f.Sections, func(sec *elf.Section) bool {
-		return sec.Type == elf.SHT_SYMTAB || strings.HasPrefix(sec.Name, ".debug_") || strings.HasPrefix(sec.Name, ".zdebug_")
+		return sec.Type == elf.SHT_SYMTAB || strings.HasPrefix(sec.Name, ".debug_") ||
+			strings.HasPrefix(sec.Name, ".zdebug_")
 	})
 }
 

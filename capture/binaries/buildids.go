@@ -79,7 +79,8 @@ func IsFile[T string | []byte](path T) bool {
 
 // record returns the mapping as IDReader wants it.
 func record(m *perf.RawMmap2, path string) *perf.Mmap2 {
-	return &perf.Mmap2{PID: m.PID, TID: m.PID, Addr: m.Addr, Len: m.Len, Maj: m.Major, Min: m.Minor, Ino: m.Inode, InoGen: m.InodeGen, Filename: path}
+	return &perf.Mmap2{PID: m.PID, TID: m.PID, Addr: m.Addr, Len: m.Len, Maj: m.Major, Min: m.Minor, Ino: m.Inode,
+		InoGen: m.InodeGen, Filename: path}
 }
 
 // resolve says what is known of the mapped file: nothing, if it is none or
@@ -91,7 +92,8 @@ func (x *resolver) resolve(m *perf.RawMmap2, in proctable.MountNS) *resolvedFile
 		x.unknown = resolvedFile{}
 		return &x.unknown
 	}
-	key := FileKey{Major: m.Major, Minor: m.Minor, Inode: m.Inode, Gen: in.InodeGen(m.InodeGen), Mnt: in.Ino, Path: x.intern(m.Path)}
+	key := FileKey{Major: m.Major, Minor: m.Minor, Inode: m.Inode, Gen: in.InodeGen(m.InodeGen), Mnt: in.Ino,
+		Path: x.intern(m.Path)}
 	if f := x.known[key]; f != nil {
 		if x.round-f.round < recheck {
 			return f
@@ -225,5 +227,6 @@ func keyOf(m *perf.Mmap2, in proctable.MountNS) binaryKey {
 	if len(m.BuildID) > 0 {
 		return binaryKey{id: string(m.BuildID), FileKey: FileKey{Path: m.Filename}}
 	}
-	return binaryKey{FileKey: FileKey{Major: m.Maj, Minor: m.Min, Inode: m.Ino, Gen: in.InodeGen(0), Mnt: in.Ino, Path: m.Filename}}
+	return binaryKey{FileKey: FileKey{Major: m.Maj, Minor: m.Min, Inode: m.Ino, Gen: in.InodeGen(0), Mnt: in.Ino,
+		Path: m.Filename}}
 }

@@ -139,7 +139,8 @@ type Options struct {
 // New returns a Collector, which copies nothing before Start. The caller closes it.
 func New(o *Options, fsys procfs.FS) *Collector {
 	k := &Collector{
-		fs: fsys, access: new(procroot.Access), timeout: copyTimeout, blind: o.Blind, known: make(map[binaryKey]*binary), done: make(chan struct{}),
+		fs: fsys, access: new(procroot.Access), timeout: copyTimeout, blind: o.Blind,
+		known: make(map[binaryKey]*binary), done: make(chan struct{}),
 		max: cmp.Or(o.MaxBinary, defaultMaxBinary),
 	}
 	k.left.Store(cmp.Or(o.MaxBinaries, defaultMaxBinaries))
@@ -198,7 +199,8 @@ func (k *Collector) openEarly(b *binary) {
 	if k.store == nil || b.id.IsZero() || b.mnt == 0 || b.mnt == k.hostMnt || len(k.waiting) >= maxEarly {
 		return
 	}
-	if f, err := k.ids.OpenMapped(k.fs.Proc(b.pid), b.start, b.end, strings.TrimSuffix(b.key.Path, " (deleted)")); err == nil {
+	if f, err := k.ids.OpenMapped(k.fs.Proc(b.pid), b.start, b.end,
+		strings.TrimSuffix(b.key.Path, " (deleted)")); err == nil {
 		b.file = f
 	}
 }
@@ -511,7 +513,9 @@ func (k *Collector) Contents() buildid.MappedFiles {
 
 // reason is an error without what is particular to one file.
 func reason(err error) string {
-	for _, known := range []error{errTooLarge, errTooMuch, errUnfinished, errGone, errTooManyFiles, errReplaced, ErrOnFUSE, errNotJIT, procroot.ErrTimeout, procroot.ErrPseudoFile, sys.ErrNotRegular, buildid.ErrMismatch, buildid.ErrNotELF} {
+	for _, known := range []error{errTooLarge, errTooMuch, errUnfinished, errGone, errTooManyFiles, errReplaced,
+		ErrOnFUSE, errNotJIT, procroot.ErrTimeout, procroot.ErrPseudoFile, sys.ErrNotRegular, buildid.ErrMismatch,
+		buildid.ErrNotELF} {
 		if errors.Is(err, known) {
 			return known.Error()
 		}

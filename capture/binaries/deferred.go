@@ -32,7 +32,8 @@ var _ proctable.Observer = (*Deferred)(nil)
 // NewDeferred returns a Deferred for a Collector. wanted reports whether samples of
 // a process may be recorded, where the process is now.
 func NewDeferred(k *Collector, wanted func(pid int32) bool) *Deferred {
-	return &Deferred{collector: k, wanted: wanted, answers: make(map[int32]bool), files: make(map[int32][]deferredBinary)}
+	return &Deferred{collector: k, wanted: wanted, answers: make(map[int32]bool),
+		files: make(map[int32][]deferredBinary)}
 }
 
 // add takes a mapping of a process.

@@ -103,7 +103,8 @@ func (k *Collector) needsCompare(b *binary, mnt uint64) bool {
 // cannot be compared any more.
 func (k *Collector) compare(op *procroot.Op, b *binary, at mappedAt) {
 	t := &k.duplicates
-	file, err := k.files.Root(k.fs.Proc(at.pid), op).OpenMapped(at.start, at.end, strings.TrimSuffix(b.key.Path, " (deleted)"))
+	file, err := k.files.Root(k.fs.Proc(at.pid), op).OpenMapped(at.start, at.end,
+		strings.TrimSuffix(b.key.Path, " (deleted)"))
 	if err != nil {
 		return
 	}

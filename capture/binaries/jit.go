@@ -106,7 +106,8 @@ type jitCollector struct {
 	missing   map[string]int
 }
 
-func newJITCollector(fsys procfs.FS, a *procroot.Access, store *buildid.Store, hostMnt uint64, max int64) *jitCollector {
+func newJITCollector(fsys procfs.FS, a *procroot.Access, store *buildid.Store, hostMnt uint64,
+	max int64) *jitCollector {
 	c := &jitCollector{
 		fs: fsys, store: store, access: a, hostMnt: hostMnt, maxOpen: maxOpen,
 		all: make(map[int32]*jitProcess), missing: make(map[string]int), done: make(chan struct{}),

@@ -114,7 +114,8 @@ func (m *Mappings) Live(raw perf.Raw) {
 // deferred, unless the file is the host's, which is not copied as long as it has a
 // name. The result is nil for what the collector does not know.
 func (m *Mappings) enqueue(key *binaryKey, at mappedAt) *binary {
-	copied := at.mnt != m.collector.hostMnt || strings.HasSuffix(key.Path, deletedSuffix) || m.collector.generated(key, at)
+	copied := at.mnt != m.collector.hostMnt || strings.HasSuffix(key.Path, deletedSuffix) ||
+		m.collector.generated(key, at)
 	if m.Deferred != nil && at.mnt != 0 && copied {
 		m.Deferred.add(key, at)
 		return nil

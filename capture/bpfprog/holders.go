@@ -77,7 +77,8 @@ func links(dir string) map[int]string {
 // program is the id of the program behind a descriptor, 0 if there is none.
 func (h *Holding) program(fsys procfs.FS, pid, fd int, target string) uint32 {
 	switch {
-	case target == "anon_inode:bpf-prog", strings.HasPrefix(target, "anon_inode:bpf_link"), strings.HasPrefix(target, "anon_inode:bpf_iter"):
+	case target == "anon_inode:bpf-prog", strings.HasPrefix(target, "anon_inode:bpf_link"),
+		strings.HasPrefix(target, "anon_inode:bpf_iter"):
 		f, err := os.Open(fsys.Proc(pid).Path("fdinfo/" + strconv.Itoa(fd)))
 		if err != nil {
 			return 0

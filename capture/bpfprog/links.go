@@ -18,7 +18,8 @@ import (
 )
 
 // Kinds of links (enum bpf_link_type of linux/bpf.h), by the names of bpftool.
-var linkKinds = [...]string{1: "raw_tracepoint", 2: "tracing", 3: "cgroup", 4: "iter", 5: "netns", 6: "xdp", 7: "perf_event",
+var linkKinds = [...]string{1: "raw_tracepoint", 2: "tracing", 3: "cgroup", 4: "iter", 5: "netns", 6: "xdp",
+	7: "perf_event",
 	8: "kprobe_multi", 9: "struct_ops", 10: "netfilter", 11: "tcx", 12: "uprobe_multi", 13: "netkit", 14: "sockmap"}
 
 // Kinds that tell where they are.
@@ -106,7 +107,8 @@ func perfTarget(fd *sys.FD, body []byte, a *perfdata.BPFAttachment) {
 	switch kind := nativeOrder.Uint32(body); kind {
 	case perfUprobe, perfUretprobe, perfKprobe, perfKretprobe:
 		a.Target = linkText(fd, unionAt, unionAt+8)
-		a.Kind = map[uint32]string{perfUprobe: "uprobe", perfUretprobe: "uretprobe", perfKprobe: "kprobe", perfKretprobe: "kretprobe"}[kind]
+		a.Kind = map[uint32]string{perfUprobe: "uprobe", perfUretprobe: "uretprobe", perfKprobe: "kprobe",
+			perfKretprobe: "kretprobe"}[kind]
 		offset = nativeOrder.Uint32(body[20:])
 	case perfTracepoint:
 		a.Target = linkText(fd, unionAt, unionAt+8)

@@ -131,7 +131,8 @@ func New(p *Plan, view *View, fsys procfs.FS) (*Filter, error) {
 
 func newFilter(p *Plan, view *View, fsys procfs.FS) *Filter {
 	return &Filter{
-		plan: p, view: view, fs: fsys, now: time.Now, tasks: newTasks(p.host), missing: make(map[uint64]bool), ids: make(map[string]uint64),
+		plan: p, view: view, fs: fsys, now: time.Now, tasks: newTasks(p.host), missing: make(map[uint64]bool),
+		ids:     make(map[string]uint64),
 		cgroups: make(map[uint64]*cgroup), identities: make(map[kernel.Identity]*identity), clocks: p.needsTime(),
 		sweepAt: manyCgroups,
 	}

@@ -228,7 +228,8 @@ func (p *Plan) list(set container.NamespaceSet, ns container.Namespaces, rules k
 		case ns[n] == 0:
 			whole = false
 		case ns[n] == p.host[n]:
-			return hint.Wrap(fmt.Errorf("%s:%d: %w", n, ns[n], ErrHost), "choose an identity that 'gantry containers' lists")
+			return hint.Wrap(fmt.Errorf("%s:%d: %w", n, ns[n], ErrHost),
+				"choose an identity that 'gantry containers' lists")
 		}
 	}
 	m, err := p.mask(set)
@@ -254,7 +255,8 @@ func (p *Plan) mask(set container.NamespaceSet) (int, error) {
 		return i, nil
 	}
 	if len(p.masks) == kernel.MaxMasks {
-		return 0, hint.Wrap(fmt.Errorf("%w: %d sets of namespaces", ErrTooMany, len(p.masks)), "choose fewer, or one definition with :any")
+		return 0, hint.Wrap(fmt.Errorf("%w: %d sets of namespaces", ErrTooMany, len(p.masks)),
+			"choose fewer, or one definition with :any")
 	}
 	p.masks = append(p.masks, mask{Mask: kernel.Mask{Set: uint32(set)}, set: set})
 	return len(p.masks) - 1, nil
@@ -269,14 +271,16 @@ func (p *Plan) rule(c cond) (kernel.Rules, error) {
 	}
 	r := kernel.FirstRule << i
 	if r == 0 {
-		return 0, hint.Wrap(fmt.Errorf("%w: %d conditions on cgroups", ErrTooMany, i), "choose fewer, or one definition with :any")
+		return 0, hint.Wrap(fmt.Errorf("%w: %d conditions on cgroups", ErrTooMany, i),
+			"choose fewer, or one definition with :any")
 	}
 	return r, nil
 }
 
 // byCgroup: a cgroup alone can decide.
 func (p *Plan) byCgroup() bool {
-	return p.anyRuntime || len(p.anyGlob)+len(p.cgroups) > 0 || slices.ContainsFunc(p.byName, func(n named) bool { return n.own })
+	return p.anyRuntime || len(p.anyGlob)+len(p.cgroups) > 0 ||
+		slices.ContainsFunc(p.byName, func(n named) bool { return n.own })
 }
 
 // cgroupRules are the rules that a cgroup may satisfy.

@@ -59,7 +59,8 @@ type clock struct {
 }
 
 func newTasks(host container.Namespaces) *tasks {
-	t := &tasks{byTID: make(map[int32]*task), known: make([]container.Namespaces, 1), ids: make(map[container.Namespaces]nsID), live: make([]int, 1)}
+	t := &tasks{byTID: make(map[int32]*task), known: make([]container.Namespaces, 1),
+		ids: make(map[container.Namespaces]nsID), live: make([]int, 1)}
 	clock := host[container.TimeNS]
 	host[container.TimeNS] = 0
 	t.enter(0, 0, t.id(host)) // the idle task of each CPU

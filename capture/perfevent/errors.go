@@ -132,7 +132,8 @@ func (e *OpenError) cure() string {
 	case ErrNoSpace:
 		return "use fewer breakpoints at once (x86 has four a CPU)"
 	case ErrNoSyscall:
-		return "inside a container the seccomp profile hides perf_event_open: run gantry on the host; see 'gantry doctor'"
+		return "inside a container the seccomp profile hides perf_event_open: run gantry on the host; see 'gantry " +
+			"doctor'"
 	case ErrInvalid:
 		if e.Attr.Type == perf.TypeTracepoint {
 			return "the tracepoint may be gone with its module; look it up again in tracefs"
@@ -145,7 +146,8 @@ func (e *OpenError) cure() string {
 func (e *OpenError) permissionCure() string {
 	switch {
 	case e.Errno == syscall.EPERM && errors.Is(sys.PerfSyscallReached(), syscall.EPERM):
-		return "a seccomp filter refuses perf_event_open: allow it there (docker run --cap-add PERFMON), or run gantry on the host; see 'gantry doctor'"
+		return "a seccomp filter refuses perf_event_open: allow it there (docker run --cap-add PERFMON), or run " +
+			"gantry on the host; see 'gantry doctor'"
 	case e.Target.Cgroup != nil || e.Target.PID == Any:
 		return "watching a CPU or cgroup needs CAP_PERFMON or kernel.perf_event_paranoid <= 0; see 'gantry doctor'"
 	case e.Attr.Flags&perf.AttrExcludeKernel == 0:

@@ -111,8 +111,10 @@ func climbDown(a *perf.Attr, t Target, group *sys.FD, first error) (*sys.FD, []F
 		dropped = append(dropped, f)
 		fd, openErr := openFD(&down, t, group)
 		if openErr == nil {
-			*a, fd, dropped = climbUp(a, down, fd, dropped, t, group)
-			return fd, dropped, nil
+			tries := &climb{asked: *a, accepted: down, fd: fd, target: t, group: group}
+			dropped = tries.up(dropped)
+			*a = tries.accepted
+			return tries.fd, dropped, nil
 		}
 		err = openErr
 	}
@@ -121,27 +123,35 @@ func climbDown(a *perf.Attr, t Target, group *sys.FD, first error) (*sys.FD, []F
 	return nil, nil, first
 }
 
-// climbUp takes back the features that were dropped before the guilty one was
-// found. The last of dropped is guilty for sure.
-func climbUp(asked *perf.Attr, down perf.Attr, fd *sys.FD, dropped []Feature, t Target, group *sys.FD) (perf.Attr, *sys.FD, []Feature) {
+// climb is an event that the kernel accepts without some of its features.
+type climb struct {
+	asked, accepted perf.Attr
+	fd              *sys.FD // of accepted
+	target          Target
+	group           *sys.FD
+}
+
+// up takes back the features that were dropped before the guilty one was found, and
+// returns the guilty ones. The last of dropped is guilty for sure.
+func (c *climb) up(dropped []Feature) []Feature {
 	guilty := []Feature{dropped[len(dropped)-1]}
 	for i := len(dropped) - 2; i >= 0; i-- {
-		try := *asked
+		try := c.asked
 		for _, f := range guilty {
 			f.remove(&try)
 		}
 		for _, f := range dropped[:i] {
 			f.remove(&try)
 		}
-		better, err := openFD(&try, t, group)
+		better, err := openFD(&try, c.target, c.group)
 		if err != nil {
 			guilty = append(guilty, dropped[i])
 			continue
 		}
-		fd.Close()
-		fd, down = better, try
+		c.fd.Close()
+		c.fd, c.accepted = better, try
 	}
-	return down, fd, guilty
+	return guilty
 }
 
 func refused(err error) bool {

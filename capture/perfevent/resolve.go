@@ -249,7 +249,8 @@ func (r *resolver) unknownTracepoint(t *Tracefs, system, name word) error {
 	systems, _ := t.Systems()
 	names, err := t.Names(system.text)
 	if isUprobe(system.text) && (err != nil || len(names) == 0) {
-		return failAt(name, ErrSyntax, "write "+system.text+":/path/to/file:FUNCTION, +OFFSET behind it, or 0xOFFSET in the file")
+		return failAt(name, ErrSyntax,
+			"write "+system.text+":/path/to/file:FUNCTION, +OFFSET behind it, or 0xOFFSET in the file")
 	}
 	if err != nil || len(names) == 0 {
 		return failAt(system, ErrUnknownEvent, "no tracepoint matches "+strconv.Quote(system.text+":"+name.text),

@@ -153,14 +153,16 @@ func (u *pmu) applyOne(s *EventSpec, t termSyntax) error {
 		return applyField(s, t, text)
 	}
 	if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrInvalid) {
-		return &ParseError{Kind: ErrUnknownTerm, Offset: t.key.pos, Reason: "cannot read the format of " + t.key.text, Cause: err}
+		return &ParseError{Kind: ErrUnknownTerm, Offset: t.key.pos, Reason: "cannot read the format of " + t.key.text,
+			Cause: err}
 	}
 	a, err := u.alias(t.key.text)
 	switch {
 	case err == nil:
 		return u.applyAlias(s, t, a)
 	case !errors.Is(err, fs.ErrNotExist):
-		return &ParseError{Kind: ErrUnknownEvent, Offset: t.key.pos, Reason: "cannot read event " + t.key.text, Cause: err}
+		return &ParseError{Kind: ErrUnknownEvent, Offset: t.key.pos, Reason: "cannot read event " + t.key.text,
+			Cause: err}
 	}
 	// The core's and the kernel's own events go by their generic names too.
 	if g, ok := genericEvent(t.key.text); ok && !t.hasValue && u.takes(g.typ) {

@@ -23,7 +23,8 @@ func (r *resolver) uprobe() error {
 	kind, path, place := r.ev.parts[0], r.ev.parts[1], r.ev.parts[2]
 	u, err := r.pmus.find("uprobe")
 	if err != nil {
-		return &ParseError{Kind: ErrUnsupported, Offset: kind.pos, Reason: "this kernel has no probes of single events", Cause: err}
+		return &ParseError{Kind: ErrUnsupported, Offset: kind.pos, Reason: "this kernel has no probes of single events",
+			Cause: err}
 	}
 	s := EventSpec{Name: r.text(), Scale: 1, PMU: u.name, Attr: perf.Attr{Type: u.typ}}
 	if kind.text == "uretprobe" {
@@ -32,7 +33,8 @@ func (r *resolver) uprobe() error {
 			err = applyField(&s, termSyntax{key: kind}, text)
 		}
 		if err != nil {
-			return &ParseError{Kind: ErrUnsupported, Offset: kind.pos, Reason: "this kernel has no return probes of single events", Cause: err}
+			return &ParseError{Kind: ErrUnsupported, Offset: kind.pos,
+				Reason: "this kernel has no return probes of single events", Cause: err}
 		}
 	}
 	name, err := filepath.Abs(path.text)
@@ -70,7 +72,8 @@ func probeOffset(name string, path, place word) (uint64, error) {
 	}
 	funcs, err := bin.functions()
 	if err != nil {
-		return 0, &ParseError{Kind: ErrTermValue, Offset: place.pos, Reason: "cannot read the symbols of " + name, Cause: err}
+		return 0, &ParseError{Kind: ErrTermValue, Offset: place.pos, Reason: "cannot read the symbols of " + name,
+			Cause: err}
 	}
 	addr, err := findOffset(funcs, name, place)
 	if err != nil {
@@ -107,8 +110,9 @@ func findOffset(funcs map[string]function, name string, place word) (uint64, err
 		near := suggest(want.text, slices.Collect(maps.Keys(funcs)))
 		return 0, failAt(place, ErrTermValue, "no function "+strconv.Quote(want.text)+" in "+name, near...)
 	case len(f.more) > 0:
-		return 0, failAt(place, ErrTermValue, fmt.Sprintf("%d functions of %s are called %s: write the offset in the file of one, 0xOFFSET",
-			len(f.more)+1, name, want.text))
+		return 0, failAt(place, ErrTermValue,
+			fmt.Sprintf("%d functions of %s are called %s: write the offset in the file of one, 0xOFFSET",
+				len(f.more)+1, name, want.text))
 	}
 	return f.addr + add, nil
 }

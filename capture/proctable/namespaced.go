@@ -36,7 +36,8 @@ var _ Observer = (*Namespaced)(nil)
 // NewNamespaced returns an empty set. The numbers are those of the host's pid and
 // mount namespaces.
 func NewNamespaced(hostPID, hostMnt uint64) *Namespaced {
-	return &Namespaced{hostPID: hostPID, hostMnt: hostMnt, snapshotDone: make(chan struct{}), pids: make(map[int32]struct{})}
+	return &Namespaced{hostPID: hostPID, hostMnt: hostMnt, snapshotDone: make(chan struct{}),
+		pids: make(map[int32]struct{})}
 }
 
 // Observe implements Observer.

@@ -58,7 +58,8 @@ func (d *dataMaps) write(rec *perf.Mmap2, write func(perf.Record) error) error {
 		data := perf.Mmap2{
 			Trailer: rec.Trailer, PID: rec.PID, TID: rec.TID,
 			Addr: m.Start, Len: m.End - m.Start, PgOff: m.Offset,
-			Maj: m.DevMajor, Min: m.DevMinor, Ino: m.Inode, Prot: uint32(m.Prot), Flags: shareFlags(false), Filename: m.Path,
+			Maj: m.DevMajor, Min: m.DevMinor, Ino: m.Inode, Prot: uint32(m.Prot), Flags: shareFlags(false),
+			Filename: m.Path,
 		}
 		data.Misc = rec.Misc&^perf.MiscMmapBuildID | perf.MiscMmapData
 		if err := write(&data); err != nil {

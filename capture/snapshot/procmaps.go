@@ -98,7 +98,8 @@ func (r *mapReader) eachQuery(proc procfs.Proc, mnt uint64, fn func(*perf.Mmap2)
 		if err != nil {
 			return err
 		}
-		key := binaries.FileKey{Major: v.DevMajor, Minor: v.DevMinor, Inode: v.Inode, Mnt: mnt, Path: r.name(r.intern(v.Name))}
+		key := binaries.FileKey{Major: v.DevMajor, Minor: v.DevMinor, Inode: v.Inode, Mnt: mnt,
+			Path: r.name(r.intern(v.Name))}
 		r.fill(&key, r.idOf(proc, v.Start, v.End, &key))
 		r.rec.Addr, r.rec.Len, r.rec.PgOff = v.Start, v.End-v.Start, v.Offset
 		r.rec.Prot, r.rec.Flags = protOf(v.Flags), shareFlags(v.Flags&sys.ProcmapShared != 0)
@@ -115,7 +116,8 @@ func (r *mapReader) idOf(proc procfs.Proc, start, end uint64, key *binaries.File
 	if known || key.Inode == 0 {
 		return id
 	}
-	id, err := r.reader.Mapped(proc, &perf.Mmap2{Addr: start, Len: end - start, Maj: key.Major, Min: key.Minor, Ino: key.Inode, Filename: key.Path})
+	id, err := r.reader.Mapped(proc,
+		&perf.Mmap2{Addr: start, Len: end - start, Maj: key.Major, Min: key.Minor, Ino: key.Inode, Filename: key.Path})
 	if errors.Is(err, procroot.ErrTimeout) {
 		r.timedOut++
 	}

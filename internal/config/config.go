@@ -175,7 +175,8 @@ func (p *parser) fields(n *yaml.Node, what string, known map[string]func(key, va
 		read := known[key.Value]
 		switch {
 		case read == nil:
-			return p.wrong(key, "unknown field %q: %s has %s", key.Value, what, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
+			return p.wrong(key, "unknown field %q: %s has %s", key.Value, what,
+				strings.Join(slices.Sorted(maps.Keys(known)), ", "))
 		case seen[key.Value]:
 			return p.wrong(key, "%s is given twice", key.Value)
 		}

@@ -171,7 +171,8 @@ func decodeBPFProgram(p *parser, prog *BPFProgram) {
 			continue
 		}
 		if size < a.Size || addr > uint64(len(data)) || uint64(count) > (uint64(len(data))-addr)/uint64(size) {
-			p.fail(fmt.Errorf("%w: array %d: %d of %d bytes at %d of %d bytes behind offset %d", ErrFormat, i, count, size, addr, len(data), at))
+			p.fail(fmt.Errorf("%w: array %d: %d of %d bytes at %d of %d bytes behind offset %d", ErrFormat, i, count,
+				size, addr, len(data), at))
 			return
 		}
 		prog.array(i, &parser{b: data[addr : addr+uint64(count)*uint64(size)], order: p.order}, int(count), size)

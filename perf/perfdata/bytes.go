@@ -73,7 +73,8 @@ func (p *parser) count(size int) int {
 	at := p.offset()
 	n := p.u32()
 	if p.err == nil && int64(n)*int64(size) > int64(p.left()) {
-		p.fail(fmt.Errorf("%w: %d items of at least %d bytes at offset %d, %d bytes left", ErrFormat, n, size, at, p.left()))
+		p.fail(fmt.Errorf("%w: %d items of at least %d bytes at offset %d, %d bytes left", ErrFormat, n, size, at,
+			p.left()))
 		return 0
 	}
 	return int(n)

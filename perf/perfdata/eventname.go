@@ -101,7 +101,8 @@ func baseName(a *perf.Attr, t *TracingData, pmus []PMU) string {
 	switch a.Type {
 	case perf.TypeHardware:
 		return nameOf(a.Config, "unknown-hardware", "cycles", "instructions", "cache-references", "cache-misses",
-			"branches", "branch-misses", "bus-cycles", "stalled-cycles-frontend", "stalled-cycles-backend", "ref-cycles")
+			"branches", "branch-misses", "bus-cycles", "stalled-cycles-frontend", "stalled-cycles-backend",
+			"ref-cycles")
 	case perf.TypeSoftware:
 		return nameOf(a.Config, "unknown-software", "cpu-clock", "task-clock", "page-faults", "context-switches",
 			"cpu-migrations", "minor-faults", "major-faults", "alignment-faults", "emulation-faults", "dummy",

@@ -60,7 +60,8 @@ func magicOrder(b []byte) (perf.Order, error) {
 	case magicBE:
 		return perf.BigEndian, nil
 	case "PERFFILE":
-		return 0, errAt(0, "read header", fmt.Errorf("%w: version 1 of the format (before Linux 2.6.31)", ErrUnsupported))
+		return 0, errAt(0, "read header",
+			fmt.Errorf("%w: version 1 of the format (before Linux 2.6.31)", ErrUnsupported))
 	}
 	return 0, errAt(0, "read header", ErrMagic)
 }
@@ -132,7 +133,8 @@ func readAt(r io.ReaderAt, b []byte, off int64, what string) error {
 // in the file. Memory grows with what is there, not with what is promised.
 func readSection(r io.ReaderAt, s section, what string) ([]byte, error) {
 	if s.size > maxSection {
-		return nil, errAt(int64(s.off), what, fmt.Errorf("%w: a section of %d bytes, at most %d are read", ErrTooLarge, s.size, maxSection))
+		return nil, errAt(int64(s.off), what,
+			fmt.Errorf("%w: a section of %d bytes, at most %d are read", ErrTooLarge, s.size, maxSection))
 	}
 	const step = 1 << 20
 	var b []byte
@@ -154,7 +156,8 @@ func readEvents(r io.ReaderAt, size int64, h *fileHeader) ([]*perf.Event, error)
 		return nil, formatErr(16, what, "attributes of %d bytes", h.attrSize)
 	}
 	if !h.attrs.in(size) {
-		return nil, errAt(24, what, fmt.Errorf("%w: attributes end at %d+%d, the file at %d", ErrTruncated, h.attrs.off, h.attrs.size, size))
+		return nil, errAt(24, what,
+			fmt.Errorf("%w: attributes end at %d+%d, the file at %d", ErrTruncated, h.attrs.off, h.attrs.size, size))
 	}
 	n := h.attrs.size / h.attrSize
 	if h.attrs.size%h.attrSize != 0 || n > maxEvents {
@@ -168,7 +171,7 @@ func readEvents(r io.ReaderAt, size int64, h *fileHeader) ([]*perf.Event, error)
 	ids := 0
 	for i := range int(n) {
 		off := int(h.attrSize) * i
-		ev, err := readEvent(r, size, h.order, b[off:off+int(h.attrSize)], int64(h.attrs.off)+int64(off), &ids)
+		ev, err := h.readEvent(r, size, b[off:off+int(h.attrSize)], int64(h.attrs.off)+int64(off), &ids)
 		if err != nil {
 			return nil, err
 		}
@@ -178,7 +181,8 @@ func readEvents(r io.ReaderAt, size int64, h *fileHeader) ([]*perf.Event, error)
 }
 
 // readEvent reads one struct perf_file_attr: attr and section of ids.
-func readEvent(r io.ReaderAt, size int64, o perf.Order, b []byte, off int64, total *int) (*perf.Event, error) {
+func (h *fileHeader) readEvent(r io.ReaderAt, size int64, b []byte, off int64, total *int) (*perf.Event, error) {
+	o := h.order
 	const what = "read event ids"
 	idsAt := len(b) - sectionSize
 	a, err := perf.DecodeAttr(b[:idsAt], o)
@@ -191,7 +195,8 @@ func readEvent(r io.ReaderAt, size int64, o perf.Order, b []byte, off int64, tot
 		return perf.NewEvent(a, ""), nil
 	}
 	if !ids.in(size) {
-		return nil, errAt(at, what, fmt.Errorf("%w: ids end at %d+%d, the file at %d", ErrTruncated, ids.off, ids.size, size))
+		return nil, errAt(at, what,
+			fmt.Errorf("%w: ids end at %d+%d, the file at %d", ErrTruncated, ids.off, ids.size, size))
 	}
 	if *total += int(min(ids.size/8, maxIDs+1)); ids.size%8 != 0 || *total > maxIDs {
 		return nil, formatErr(at, what, "%d bytes of ids, %d ids in all", ids.size, *total)

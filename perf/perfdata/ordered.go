@@ -222,7 +222,8 @@ func (d *OrderedReader) push(t uint64, b *block, pos int) bool {
 // runOut delivers a part of a round that does not fit in memory.
 func (d *OrderedReader) runOut(off int64) {
 	r := d.r
-	r.warn(WarnMemory, 0, off, "a round takes more than %d bytes: delivered before it is complete", r.opts.MaxRoundBytes)
+	r.warn(WarnMemory, 0, off, "a round takes more than %d bytes: delivered before it is complete",
+		r.opts.MaxRoundBytes)
 	d.flushHalf()
 }
 

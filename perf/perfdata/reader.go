@@ -137,7 +137,8 @@ func (r *Reader) startFile(h *fileHeader, size int64) error {
 	}
 	r.setEvents(list)
 	if h.data.off > uint64(size) {
-		return errAt(40, "read header", fmt.Errorf("%w: data at %d, the file ends at %d", ErrTruncated, h.data.off, size))
+		return errAt(40, "read header",
+			fmt.Errorf("%w: data at %d, the file ends at %d", ErrTruncated, h.data.off, size))
 	}
 	start, end := int64(h.data.off), size
 	switch left := uint64(size - start); {

@@ -34,7 +34,8 @@ func (r *Reader) user() (deliver bool, err error) {
 		}
 	default:
 		if t := r.rec.Type; !t.Known() {
-			r.warn(WarnUnknownRecord, uint32(min(t, 1000)), r.rec.Offset, "records of the unknown type %d, passed over", uint32(t))
+			r.warn(WarnUnknownRecord, uint32(min(t, 1000)), r.rec.Offset, "records of the unknown type %d, passed over",
+				uint32(t))
 		}
 	}
 	return true, nil
@@ -128,7 +129,8 @@ func (r *Reader) headerAttr() error {
 	h := rec.(*perf.HeaderAttr)
 	r.ids += len(h.IDs)
 	if len(r.events.List()) >= maxEvents || r.ids > maxIDs {
-		return errAt(r.rec.Offset, "read event", fmt.Errorf("%w: more than %d events or %d ids", ErrTooLarge, maxEvents, maxIDs))
+		return errAt(r.rec.Offset, "read event",
+			fmt.Errorf("%w: more than %d events or %d ids", ErrTooLarge, maxEvents, maxIDs))
 	}
 	ev := perf.NewEvent(h.Attr, "", h.IDs...)
 	r.events.Add(ev)
@@ -240,7 +242,8 @@ func (r *Reader) readFeatures(h *fileHeader, table, size int64) {
 		table += sectionSize
 	}
 	if !any && table < size {
-		r.warn(WarnUnfinished, 1, table, "the recorder did not finish this file: %d bytes behind the last round are left out", size-table)
+		r.warn(WarnUnfinished, 1, table,
+			"the recorder did not finish this file: %d bytes behind the last round are left out", size-table)
 	}
 }
 

@@ -63,7 +63,8 @@ func (f *fields) done() error {
 			case t.quoted:
 				f.err = syntaxError(t.col, "%s is not a string", t.key)
 			default:
-				f.err = syntaxError(t.col-len(t.key)-1, "%s is given twice, or is no field of this line or of its event", t.key)
+				f.err = syntaxError(t.col-len(t.key)-1,
+					"%s is given twice, or is no field of this line or of its event", t.key)
 			}
 		}
 	}

@@ -9,7 +9,8 @@ import "github.com/gantry-tools/gantry/perf"
 
 func cpuModes() []name {
 	return []name{
-		{uint64(perf.MiscKernel), "kernel"}, {uint64(perf.MiscUser), "user"}, {uint64(perf.MiscHypervisor), "hypervisor"},
+		{uint64(perf.MiscKernel), "kernel"}, {uint64(perf.MiscUser), "user"},
+		{uint64(perf.MiscHypervisor), "hypervisor"},
 		{uint64(perf.MiscGuestKernel), "guest_kernel"}, {uint64(perf.MiscGuestUser), "guest_user"},
 	}
 }
@@ -25,7 +26,8 @@ func cpuMode(m perf.Misc) string {
 
 // miscNames are the flags in the misc field of records of type t.
 func miscNames(t perf.RecordType) []name {
-	names := []name{{uint64(perf.MiscStatusOnly), "status_only"}, {uint64(perf.MiscProcMapParseTimout), "proc_map_parse_timeout"}}
+	names := []name{{uint64(perf.MiscStatusOnly), "status_only"},
+		{uint64(perf.MiscProcMapParseTimout), "proc_map_parse_timeout"}}
 	add := func(m perf.Misc, s string) { names = append(names, name{uint64(m), s}) }
 	switch t {
 	case perf.RecordMmap:
@@ -60,7 +62,8 @@ func configNames(t perf.EventType) []name {
 			"branch-misses", "bus-cycles", "stalled-cycles-frontend", "stalled-cycles-backend", "ref-cycles")
 	case perf.TypeSoftware:
 		return numbered(perf.SWCPUClock, "cpu-clock", "task-clock", "page-faults", "context-switches", "cpu-migrations",
-			"minor-faults", "major-faults", "alignment-faults", "emulation-faults", "dummy", "bpf-output", "cgroup-switches")
+			"minor-faults", "major-faults", "alignment-faults", "emulation-faults", "dummy", "bpf-output",
+			"cgroup-switches")
 	}
 	return nil
 }
@@ -97,7 +100,8 @@ func readNames() []name {
 
 func branchNames() []name {
 	return bits("user", "kernel", "hv", "any", "any_call", "any_return", "ind_call", "abort_tx", "in_tx", "no_tx",
-		"cond", "call_stack", "ind_jump", "call", "no_flags", "no_cycles", "type_save", "hw_index", "priv_save", "counters")
+		"cond", "call_stack", "ind_jump", "call", "no_flags", "no_cycles", "type_save", "hw_index", "priv_save",
+		"counters")
 }
 
 // attrNames leaves out freq and precise_ip, which are fields of their own.
@@ -105,15 +109,18 @@ func attrNames() []name {
 	return bits("disabled", "inherit", "pinned", "exclusive", "exclude_user", "exclude_kernel", "exclude_hv",
 		"exclude_idle", "mmap", "comm", "", "inherit_stat", "enable_on_exec", "task", "watermark", "", "", "mmap_data",
 		"sample_id_all", "exclude_host", "exclude_guest", "exclude_callchain_kernel", "exclude_callchain_user", "mmap2",
-		"comm_exec", "use_clockid", "context_switch", "write_backward", "namespaces", "ksymbol", "bpf_event", "aux_output",
-		"cgroup", "text_poke", "build_id", "inherit_thread", "remove_on_exec", "sigtrap", "defer_callchain", "defer_output")
+		"comm_exec", "use_clockid", "context_switch", "write_backward", "namespaces", "ksymbol", "bpf_event",
+		"aux_output",
+		"cgroup", "text_poke", "build_id", "inherit_thread", "remove_on_exec", "sigtrap", "defer_callchain",
+		"defer_output")
 }
 
 func protNames() []name { return bits("read", "write", "exec") }
 
 func mapNames() []name {
 	return []name{
-		{0x3, "shared_validate"}, {0x1, "shared"}, {0x2, "private"}, {0x10, "fixed"}, {0x20, "anonymous"}, {0x100, "growsdown"},
+		{0x3, "shared_validate"}, {0x1, "shared"}, {0x2, "private"}, {0x10, "fixed"}, {0x20, "anonymous"},
+		{0x100, "growsdown"},
 		{0x800, "denywrite"}, {0x1000, "executable"}, {0x2000, "locked"}, {0x4000, "noreserve"}, {0x8000, "populate"},
 		{0x10000, "nonblock"}, {0x20000, "stack"}, {0x40000, "hugetlb"}, {0x80000, "sync"},
 	}

@@ -95,7 +95,8 @@ func (f *fields) regs(key string, r *perf.Regs, mask uint64) {
 
 // branches are from/to/flags, the last one first.
 func (f *fields) branches(s *perf.Sample, bt perf.BranchSampleType) {
-	tuples(f, "branches", 16, &s.Branches, func(b *perf.Branch) []*uint64 { return []*uint64{&b.From, &b.To, &b.Flags} })
+	tuples(f, "branches", 16, &s.Branches,
+		func(b *perf.Branch) []*uint64 { return []*uint64{&b.From, &b.To, &b.Flags} })
 	if bt&perf.BranchHWIndex != 0 {
 		hexa(f, "branch_hw", &s.BranchHW)
 	}

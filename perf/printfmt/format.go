@@ -206,7 +206,8 @@ func (v *verb) length(s string, long int) int {
 
 // pointerKind is what follows %p, as far as it belongs to it.
 func pointerKind(s string) string {
-	for _, k := range []string{"S", "s", "F", "f", "B", "M", "m", "I4", "i4", "I6c", "I6", "i6", "ISpc", "ISp", "IS", "Ub", "Ul", "UB", "UL", "U", "bl", "b", "K", "x", "h"} {
+	for _, k := range []string{"S", "s", "F", "f", "B", "M", "m", "I4", "i4", "I6c", "I6", "i6", "ISpc", "ISp", "IS",
+		"Ub", "Ul", "UB", "UL", "U", "bl", "b", "K", "x", "h"} {
 		if strings.HasPrefix(s, k) {
 			return k
 		}

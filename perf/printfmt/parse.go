@@ -56,7 +56,8 @@ func (p *parser) expr() node {
 
 // levels are the binary operators, the weakest first.
 func levels() [][]string {
-	return [][]string{{"||"}, {"&&"}, {"|"}, {"^"}, {"&"}, {"==", "!="}, {"<", ">", "<=", ">="}, {"<<", ">>"}, {"+", "-"}, {"*", "/", "%"}}
+	return [][]string{{"||"}, {"&&"}, {"|"}, {"^"}, {"&"}, {"==", "!="}, {"<", ">", "<=", ">="}, {"<<", ">>"},
+		{"+", "-"}, {"*", "/", "%"}}
 }
 
 func (p *parser) binary(level int) node {
@@ -194,7 +195,8 @@ func (p *parser) sizeOf(typ string) (size int, signed bool) {
 		return p.long, false
 	case "long long", "s64", "__s64", "int64_t", "loff_t", "ktime_t", "long long int":
 		return 8, true
-	case "unsigned long long", "u64", "__u64", "uint64_t", "sector_t", "__le64", "__be64", "dma_addr_t", "long long unsigned int":
+	case "unsigned long long", "u64", "__u64", "uint64_t", "sector_t", "__le64", "__be64", "dma_addr_t",
+		"long long unsigned int":
 		return 8, false
 	}
 	return 0, false

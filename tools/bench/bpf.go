@@ -33,7 +33,8 @@ const (
 )
 
 // lifetimes is how long after their load programs are closed, in rows of fewLoads.
-var lifetimes = []time.Duration{0, 15 * time.Microsecond, 50 * time.Microsecond, 200 * time.Microsecond, time.Millisecond, 5 * time.Millisecond}
+var lifetimes = []time.Duration{0, 15 * time.Microsecond, 50 * time.Microsecond, 200 * time.Microsecond,
+	time.Millisecond, 5 * time.Millisecond}
 
 // late is how long a recorder may put off what it has to do about loads.
 const late = 500 * time.Millisecond
@@ -44,7 +45,10 @@ func (b *bench) bpfRows(ctx context.Context, w io.Writer) error {
 	if !strings.Contains(bpfRow, b.rows) {
 		return nil
 	}
-	fmt.Fprintf(w, "\n| %s of %d subprograms, loads | closed after us | us from the return of the load to the close: min, median, max | to its return | with details, names and lines | copied in the kernel | CPU us a load more than with --no-bpf-event: recorder | loader | both, of single rounds | target | |\n|---|---|---|---|---|---|---|---|---|---|---|\n",
+	fmt.Fprintf(w, "\n| %s of %d subprograms, loads | closed after us | us from the return of the load to the "+
+		"close: min, median, max | to its return | with details, names and lines | copied in the kernel | CPU us a "+
+		"load more than with --no-bpf-event: recorder | loader | both, of single rounds | target | "+
+		"|\n|---|---|---|---|---|---|---|---|---|---|---|\n",
 		bpfRow, subprograms)
 	if err := b.bpfLine(ctx, w, b.size.loads, 0, b.size.recordRounds); err != nil {
 		return err
@@ -77,7 +81,8 @@ func (b *bench) bpfLine(ctx context.Context, w io.Writer, n int, life time.Durat
 	if r.details < n || n != fewLoads && recorder+loader > bpfTarget {
 		word = "**missed**"
 	}
-	_, err := fmt.Fprintf(w, "| %d x %d | %d | %s | %s | %d | %d | %.0f | %.0f | %s | %s | %s |\n", rounds, n, life.Microseconds(),
+	_, err := fmt.Fprintf(w, "| %d x %d | %d | %s | %s | %d | %d | %.0f | %.0f | %s | %s | %s |\n", rounds, n,
+		life.Microseconds(),
 		spread(r.held), spread(r.gone), r.details, r.copied, recorder, loader, sums(r.recorder, r.loader), target, word)
 	return err
 }
@@ -124,7 +129,8 @@ type loadCost struct{ recorder, loader float64 }
 
 // loadRecorded loads programs while they are recorded, and says in r, unless that is
 // nil, what the recording knows of them.
-func (b *bench) loadRecorded(ctx context.Context, n int, life time.Duration, r *bpfResult, flags ...string) (c loadCost, err error) {
+func (b *bench) loadRecorded(ctx context.Context, n int, life time.Duration, r *bpfResult, flags ...string) (c loadCost,
+	err error) {
 	path := filepath.Join(b.dir, "bpf.data")
 	defer func() { err = errors.Join(err, os.RemoveAll(path), os.RemoveAll(path+".old")) }()
 	args := append([]string{b.gantry, "record", "-q", "-a", "-e", "dummy", "--no-buildid-cache", "-o", path}, flags...)
@@ -177,7 +183,8 @@ func (p *dumpedProgram) whole() bool {
 	}
 	for i, s := range p.Subprograms {
 		line := "int " + partName(i) + "(int n)"
-		if !strings.HasSuffix(s.Symbol, "_"+partName(i)) || !slices.ContainsFunc(p.Lines, func(l struct{ Text string }) bool { return l.Text == line }) {
+		if !strings.HasSuffix(s.Symbol, "_"+partName(i)) ||
+			!slices.ContainsFunc(p.Lines, func(l struct{ Text string }) bool { return l.Text == line }) {
 			return false
 		}
 	}

@@ -30,7 +30,8 @@ func partName(i int) string {
 func sevenParts() asm.Instructions {
 	integer := &btf.Int{Name: "int", Size: 4, Encoding: btf.Signed}
 	named := func(ins asm.Instruction, name string) asm.Instruction {
-		f := &btf.Func{Name: name, Type: &btf.FuncProto{Return: integer, Params: []btf.FuncParam{{Name: "n", Type: integer}}}}
+		f := &btf.Func{Name: name,
+			Type: &btf.FuncProto{Return: integer, Params: []btf.FuncParam{{Name: "n", Type: integer}}}}
 		return btf.WithFuncMetadata(ins.WithSymbol(name), f).WithSource(asm.Comment("int " + name + "(int n)"))
 	}
 	main := asm.Instructions{named(asm.Mov.Imm(asm.R0, 0), partName(0))}
@@ -139,7 +140,8 @@ func (l *bpfLoader) load(name string, life time.Duration, all *bpfLoads) error {
 	defer pin.Unpin()
 	a := l.attr
 	copy(a.name[:len(a.name)-1], name)
-	for to, from := range map[*uint64][]byte{&a.code: l.code, &a.license: l.license, &a.funcs: l.funcs, &a.lines: l.lines} {
+	for to, from := range map[*uint64][]byte{&a.code: l.code, &a.license: l.license, &a.funcs: l.funcs,
+		&a.lines: l.lines} {
 		pin.Pin(&from[0])
 		*to = uint64(uintptr(unsafe.Pointer(&from[0])))
 	}

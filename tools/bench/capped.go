@@ -18,7 +18,8 @@ import (
 // measureUntil is measure for a command that is ended when it, with all that it
 // started, has used the CPU for so long. perf works little itself while its helper
 // addr2line does, for which it does not wait when it is ended: so a cgroup counts.
-func measureUntil(ctx context.Context, limit time.Duration, home string, argv ...string) (c cost, ended bool, err error) {
+func measureUntil(ctx context.Context, limit time.Duration, home string, argv ...string) (c cost, ended bool,
+	err error) {
 	mount, err := cgroup2Mount()
 	if err != nil {
 		return cost{}, false, err

@@ -84,15 +84,18 @@ func (b *bench) dumpInput(ctx context.Context) (*recording, error) {
 	n := 1 + int(b.size.input/(2*time.Second))
 	fmt.Fprintf(b.log, "recording %d runs of a compiler with perf, stacks dumped\n", n)
 	return b.readable(ctx, path, func() error {
-		_, err := measure(ctx, b.dir, b.perf, "record", "-q", "--call-graph", "dwarf", "-e", "cpu-clock", "-F", strconv.Itoa(dumpRate),
+		_, err := measure(ctx, b.dir, b.perf, "record", "-q", "--call-graph", "dwarf", "-e", "cpu-clock", "-F",
+			strconv.Itoa(dumpRate),
 			"-m", "4M", "--buildid-mmap", "-N", "-o", path,
-			"--", "sh", "-c", fmt.Sprintf("for i in $(seq %d); do g++ -O2 -c -o /dev/null '%s' || exit; done", n, source))
+			"--", "sh", "-c", fmt.Sprintf("for i in $(seq %d); do g++ -O2 -c -o /dev/null '%s' || exit; done", n,
+				source))
 		return err
 	})
 }
 
 func (b *bench) dumpRecordArgs(path string, d time.Duration) []string {
-	return []string{b.perf, "record", "-q", "-a", "--call-graph", "dwarf", "-e", "cpu-clock", "-F", strconv.Itoa(lossRate),
+	return []string{b.perf, "record", "-q", "-a", "--call-graph", "dwarf", "-e", "cpu-clock", "-F",
+		strconv.Itoa(lossRate),
 		"-m", strconv.Itoa(dumpRing) + "K", "--buildid-mmap", "-N", "-o", path, "--", "sleep", fmt.Sprint(d.Seconds())}
 }
 
@@ -103,7 +106,8 @@ func (b *bench) dumpLosses(ctx context.Context, w io.Writer) error {
 			return b.dumpRecordArgs(path, d)
 		}},
 		{name: "gantry", args: func(path string, d time.Duration) []string {
-			return []string{b.gantry, "record", "-q", "-a", "--call-graph", "dwarf", "-e", "cpu-clock", "-F", strconv.Itoa(lossRate),
+			return []string{b.gantry, "record", "-q", "-a", "--call-graph", "dwarf", "-e", "cpu-clock", "-F",
+				strconv.Itoa(lossRate),
 				"-m", strconv.Itoa(dumpRing) + "K", "--no-buildid-cache", "-o", path, "--duration", d.String()}
 		}},
 	}
@@ -127,13 +131,15 @@ func (b *bench) dumpLosses(ctx context.Context, w io.Writer) error {
 		return err
 	}
 	share := func(r *recorder) float64 { return float64(r.lost) / float64(max(r.samples+r.lost, 1)) }
-	fmt.Fprintf(w, "\n| %s | samples | lost | share | ratio | target | | CPU s |\n|---|---|---|---|---|---|---|---|\n", dumpLoss)
+	fmt.Fprintf(w, "\n| %s | samples | lost | share | ratio | target | | CPU s |\n|---|---|---|---|---|---|---|---|\n",
+		dumpLoss)
 	for i, r := range recorders {
 		cells := "- | - | "
 		if r.name == "gantry" {
 			cells = verdict(share(recorders[0]), share(r), 1./10)
 		}
-		fmt.Fprintf(w, "| %s | %d | %d | %.2f %% | %s | %.1f |\n", r.name, r.samples, r.lost, 100*share(r), cells, seconds[i])
+		fmt.Fprintf(w, "| %s | %d | %d | %.2f %% | %s | %.1f |\n", r.name, r.samples, r.lost, 100*share(r), cells,
+			seconds[i])
 	}
 	return nil
 }

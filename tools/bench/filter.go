@@ -53,7 +53,8 @@ func (b *bench) filterRows(ctx context.Context, w io.Writer) error {
 		return fmt.Errorf("count the time of BPF programs: %w", err)
 	}
 	defer stats.Close()
-	fmt.Fprintf(w, "\n| %s, 8 namespaces, %d identities | samples | ns a sample | target | |\n|---|---|---|---|---|\n", filterRow, identities)
+	fmt.Fprintf(w, "\n| %s, 8 namespaces, %d identities | samples | ns a sample | target | |\n|---|---|---|---|---|\n",
+		filterRow, identities)
 	for _, c := range []filterCase{
 		{name: "of the host: dropped"},
 		{name: "of a container that is not chosen: dropped", inside: true},
@@ -212,7 +213,8 @@ type spinner struct {
 func startSpinner(ctx context.Context, inside bool) (*spinner, error) {
 	args := []string{"sh", "-c", "echo on; while :; do :; done"}
 	if inside {
-		args = append([]string{"unshare", "--mount", "--uts", "--ipc", "--net", "--pid", "--fork", "--kill-child", "--user", "--cgroup", "--time"}, args...)
+		args = append([]string{"unshare", "--mount", "--uts", "--ipc", "--net", "--pid", "--fork", "--kill-child",
+			"--user", "--cgroup", "--time"}, args...)
 	}
 	s := &spinner{cmd: exec.CommandContext(ctx, args[0], args[1:]...)}
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

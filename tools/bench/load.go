@@ -60,7 +60,8 @@ func compileStacks(dir string) error {
 	if err := os.WriteFile(source, stacksSource, 0o666); err != nil {
 		return err
 	}
-	cmd := exec.Command("gcc", "-O2", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls", "-o", filepath.Join(dir, "stacks"), source)
+	cmd := exec.Command("gcc", "-O2", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls", "-o",
+		filepath.Join(dir, "stacks"), source)
 	if msg, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("gcc: %w\n%s", err, msg)
 	}

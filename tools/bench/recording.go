@@ -45,7 +45,8 @@ func (b *bench) recordRows(ctx context.Context, w io.Writer) error {
 			return b.perfRecordArgs(path, recordRate, d, "-B")
 		}},
 		{name: "gantry", args: func(path string, d time.Duration) []string {
-			return []string{b.gantry, "record", "-q", "-a", "-g", "-e", "cpu-clock", "-F", strconv.Itoa(recordRate), "-o", path, "--duration", d.String()}
+			return []string{b.gantry, "record", "-q", "-a", "-g", "-e", "cpu-clock", "-F", strconv.Itoa(recordRate),
+				"-o", path, "--duration", d.String()}
 		}},
 	}
 	fmt.Fprintf(b.log, "recording with both at %d Hz under load\n", recordRate)
@@ -62,7 +63,8 @@ func (b *bench) recordRows(ctx context.Context, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "\n| %s | start CPU s | CPU s per million samples | ratio | target | | samples | lost | files mapped, with build-id |\n", recordRow)
+	fmt.Fprintf(w, "\n| %s | start CPU s | CPU s per million samples | ratio | target | | samples | lost | files "+
+		"mapped, with build-id |\n", recordRow)
 	fmt.Fprintln(w, "|---|---|---|---|---|---|---|---|---|")
 	perf := median(recorders[0].perMillion)
 	for _, r := range recorders {
@@ -71,7 +73,8 @@ func (b *bench) recordRows(ctx context.Context, w io.Writer) error {
 			cells = verdict(perf, median(r.perMillion), 1)
 			ids = fmt.Sprintf("%d, %d", r.mapped, r.withID)
 		}
-		fmt.Fprintf(w, "| %s | %.2f | %.2f | %s | %d | %d | %s |\n", r.name, median(r.start), median(r.perMillion), cells, r.samples, r.lost, ids)
+		fmt.Fprintf(w, "| %s | %.2f | %.2f | %s | %d | %d | %s |\n", r.name, median(r.start), median(r.perMillion),
+			cells, r.samples, r.lost, ids)
 	}
 	return nil
 }

@@ -113,7 +113,8 @@ func (b *bench) printRows(ctx context.Context, w io.Writer, rows []row) error {
 	if len(rows) == 0 {
 		return nil
 	}
-	fmt.Fprintln(w, "| work | perf CPU s | gantry CPU s | ratio | target | | perf RSS MB | gantry RSS MB | ratio | target | | gantry us/sample |")
+	fmt.Fprintln(w, "| work | perf CPU s | gantry CPU s | ratio | target | | perf RSS MB | gantry RSS MB | ratio | "+
+		"target | | gantry us/sample |")
 	fmt.Fprintln(w, "|---|---|---|---|---|---|---|---|---|---|---|---|")
 	for _, r := range rows {
 		perf, gantry, err := b.alternate(ctx, &r)

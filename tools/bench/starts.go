@@ -56,7 +56,8 @@ func makeBundles(dir string, n int) (_ *bundles, err error) {
 	if err := os.WriteFile(source, shortSource, 0o666); err != nil {
 		return nil, err
 	}
-	cmd := exec.Command("gcc", "-O2", "-static", "-Wl,--build-id=0x"+id, "-DPAD="+strconv.Itoa(shortPad), "-DNUMBER=1", "-o", program, source)
+	cmd := exec.Command("gcc", "-O2", "-static", "-Wl,--build-id=0x"+id, "-DPAD="+strconv.Itoa(shortPad), "-DNUMBER=1",
+		"-o", program, source)
 	if msg, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("gcc: %w\n%s", err, msg)
 	}
@@ -88,9 +89,10 @@ func (b *bundles) add(name string, program []byte) error {
 	}
 	config, err := json.Marshal(map[string]any{
 		"ociVersion": "1.0.2", "root": map[string]any{"path": root}, "hostname": name,
-		"process": map[string]any{"args": []string{"/app/server"}, "cwd": "/", "user": map[string]int{"uid": 0, "gid": 0}},
-		"mounts":  []map[string]string{{"destination": "/proc", "type": "proc", "source": "proc"}},
-		"linux":   map[string]any{"cgroupsPath": "/" + name, "namespaces": namespaces},
+		"process": map[string]any{"args": []string{"/app/server"}, "cwd": "/",
+			"user": map[string]int{"uid": 0, "gid": 0}},
+		"mounts": []map[string]string{{"destination": "/proc", "type": "proc", "source": "proc"}},
+		"linux":  map[string]any{"cgroupsPath": "/" + name, "namespaces": namespaces},
 	})
 	if err := errors.Join(err, os.WriteFile(filepath.Join(lower, "app/server"), program, 0o755),
 		os.WriteFile(filepath.Join(dir, "config.json"), config, 0o644)); err != nil {
@@ -121,7 +123,8 @@ func (b *bundles) run(ctx context.Context) error {
 			break
 		}
 		all.Go(func() {
-			if out, err := exec.Command("runc", "run", "--bundle", filepath.Join(b.dir, name), name).CombinedOutput(); err != nil {
+			if out, err := exec.Command("runc", "run", "--bundle", filepath.Join(b.dir, name),
+				name).CombinedOutput(); err != nil {
 				errs[i] = fmt.Errorf("runc run: %w\n%s", err, out)
 			}
 		})
@@ -145,7 +148,8 @@ func (b *bench) startsRows(ctx context.Context, w io.Writer) (err error) {
 	var cpu, whole [2][]float64 // without and with
 	var seconds float64
 	for range b.size.rounds {
-		for i, flags := range [][]string{{"--no-buildid-cache"}, {"--buildid-dir", filepath.Join(b.dir, "starts-store")}} {
+		for i, flags := range [][]string{{"--no-buildid-cache"},
+			{"--buildid-dir", filepath.Join(b.dir, "starts-store")}} {
 			used, all, took, err := b.startsRound(ctx, set, flags)
 			if err != nil {
 				return err
@@ -158,9 +162,12 @@ func (b *bench) startsRows(ctx context.Context, w io.Writer) (err error) {
 	if added > startsTarget*seconds {
 		mark = "missed"
 	}
-	fmt.Fprintf(w, "\n| %s | CPU s without | with | added | of one CPU | target | | with start and end: added |\n|---|---|---|---|---|---|---|---|\n", startsRow)
-	fmt.Fprintf(w, "| %d in %.0f s, each with another program of %d MB | %.2f | %.2f | %.2f | %.1f %% | %.0f %% | %s | %.2f |\n", b.size.starts, seconds,
-		shortPad>>20, median(cpu[0]), median(cpu[1]), added, 100*added/seconds, 100*startsTarget, mark, median(whole[1])-median(whole[0]))
+	fmt.Fprintf(w, "\n| %s | CPU s without | with | added | of one CPU | target | | with start and end: added "+
+		"|\n|---|---|---|---|---|---|---|---|\n", startsRow)
+	fmt.Fprintf(w, "| %d in %.0f s, each with another program of %d MB | %.2f | %.2f | %.2f | %.1f %% | %.0f %% | "+
+		"%s | %.2f |\n", b.size.starts, seconds,
+		shortPad>>20, median(cpu[0]), median(cpu[1]), added, 100*added/seconds, 100*startsTarget, mark,
+		median(whole[1])-median(whole[0]))
 	return nil
 }
 

@@ -87,7 +87,8 @@ func (b *bench) startRows(ctx context.Context, w io.Writer) error {
 	if err := b.beside(ctx, n, func() error { return b.inTurn(ctx, tools) }); err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "\n| %s beside %d processes: CPU s | perf | gantry | ratio | target | |\n|---|---|---|---|---|---|\n", startRow, n)
+	fmt.Fprintf(w, "\n| %s beside %d processes: CPU s | perf | gantry | ratio | target | |\n"+
+		"|---|---|---|---|---|---|\n", startRow, n)
 	g := gantry.median().cpu
 	for _, t := range []struct {
 		name string
@@ -133,10 +134,12 @@ func (b *bench) snapshotRows(ctx context.Context, w io.Writer) error {
 	defer os.Remove(file + ".old")
 	snapshot := []string{b.gantry, "snapshot", "-q", "-o", file}
 	synth := func(what string) []string {
-		return []string{b.perf, "record", "-q", "-B", "-N", "-a", "-e", "cpu-clock", "--synth=" + what, "-o", file, "--", "true"}
+		return []string{b.perf, "record", "-q", "-B", "-N", "-a", "-e", "cpu-clock", "--synth=" + what, "-o", file,
+			"--", "true"}
 	}
 	alone := []string{"unshare", "--fork", "--pid", "--mount-proc"}
-	fmt.Fprintf(w, "\n| %s: CPU s | perf --synth=all - --synth=no | gantry snapshot - one of nobody else | ratio | target | | of single rounds | gantry snapshot |\n", snapshotRow)
+	fmt.Fprintf(w, "\n| %s: CPU s | perf --synth=all - --synth=no | gantry snapshot - one of nobody else | ratio | "+
+		"target | | of single rounds | gantry snapshot |\n", snapshotRow)
 	fmt.Fprintln(w, "|---|---|---|---|---|---|---|---|")
 	for _, n := range b.size.tasks {
 		fmt.Fprintf(b.log, "taking snapshots of %d processes\n", n)

@@ -55,7 +55,8 @@ func (b *bench) symbolize(ctx context.Context, w io.Writer) error {
 	}
 	store := filepath.Join(b.dir, "lines-store")
 	defer os.RemoveAll(store)
-	gantry := []string{b.gantry, "script", "-i", in + ".data", "--inline", "-F", "ip,sym,srcline", "--buildid-dir", store}
+	gantry := []string{b.gantry, "script", "-i", in + ".data", "--inline", "-F", "ip,sym,srcline", "--buildid-dir",
+		store}
 	var peer, cold, second, without samples
 	for range b.size.rounds {
 		os.RemoveAll(store)
@@ -78,13 +79,15 @@ func (b *bench) symbolize(ctx context.Context, w io.Writer) error {
 		}
 	}
 	p := peer.median()
-	fmt.Fprintf(w, "\n| %s | llvm-symbolizer CPU s | gantry CPU s | ratio | target | | RSS MB | gantry RSS MB |\n|---|---|---|---|---|---|---|---|\n", symbolizeName)
+	fmt.Fprintf(w, "\n| %s | llvm-symbolizer CPU s | gantry CPU s | ratio | target | | RSS MB | gantry RSS MB "+
+		"|\n|---|---|---|---|---|---|---|---|\n", symbolizeName)
 	for _, x := range []struct {
 		name   string
 		cost   cost
 		target float64
 	}{{"cold", cold.median(), 1}, {"second run", second.median(), 1. / 5}} {
-		fmt.Fprintf(w, "| %s | %.2f | %.2f | %s | %.0f | %.0f |\n", x.name, p.cpu, x.cost.cpu, verdict(p.cpu, x.cost.cpu, x.target), p.rss, x.cost.rss)
+		fmt.Fprintf(w, "| %s | %.2f | %.2f | %s | %.0f | %.0f |\n", x.name, p.cpu, x.cost.cpu,
+			verdict(p.cpu, x.cost.cpu, x.target), p.rss, x.cost.rss)
 	}
 	fmt.Fprintf(w, "\nOf gantry's, %.2f s is reading the recording and printing addresses.\n", without.median().cpu)
 	return nil
@@ -218,7 +221,8 @@ func (b *bench) inlineRow(ctx context.Context, w io.Writer) error {
 		limit = 20 * time.Second
 	}
 	args := []string{"report", "--no-children", "--sort", "comm,dso,sym", "-i", in.path}
-	perf, ended, err := measureUntil(ctx, limit, b.dir, append([]string{b.perf}, append(args, "--stdio", "-g", "caller")...)...)
+	perf, ended, err := measureUntil(ctx, limit, b.dir,
+		append([]string{b.perf}, append(args, "--stdio", "-g", "caller")...)...)
 	if err != nil {
 		return err
 	}
@@ -236,6 +240,7 @@ func (b *bench) inlineRow(ctx context.Context, w io.Writer) error {
 		note = fmt.Sprintf(" (ended after %v of CPU time)", limit)
 	}
 	fmt.Fprintf(w, "\n| %s | perf CPU s | gantry CPU s | ratio | target | |\n|---|---|---|---|---|---|\n", inlineName)
-	fmt.Fprintf(w, "| %d samples | %.2f%s | %.2f | %s |\n", in.samples, perf.cpu, note, c.cpu, verdict(perf.cpu, c.cpu, 1./20))
+	fmt.Fprintf(w, "| %d samples | %.2f%s | %.2f | %s |\n", in.samples, perf.cpu, note, c.cpu,
+		verdict(perf.cpu, c.cpu, 1./20))
 	return nil
 }

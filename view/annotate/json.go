@@ -108,7 +108,8 @@ func (l *Listing) json(o *Options) *jsonFunction {
 
 func (line *Line) json(l *Listing) jsonLine {
 	j := jsonLine{
-		Addr: line.Addr, Offset: line.Addr - l.Start, Size: line.Size, Text: line.Text, Unknown: line.Unknown, Label: line.Label,
+		Addr: line.Addr, Offset: line.Addr - l.Start, Size: line.Size, Text: line.Text, Unknown: line.Unknown,
+		Label:   line.Label,
 		Samples: line.Samples, Value: line.Value, Percent: share(line.Weight, l.Weight), Source: line.Source,
 	}
 	switch line.Flow {

@@ -127,7 +127,8 @@ func (t *text) titles() {
 		t.addrs = max(t.addrs, len(t.address(t.l.Lines[n-1].Addr)))
 	}
 	t.put(fmt.Sprintf("# %5s  %7s  %*s    %s", "Perc.", "Samples", t.addrs, "Address", "Code"))
-	t.put(fmt.Sprintf("# %s  %s  %s    %s", strings.Repeat(".", percentColumn-2), strings.Repeat(".", samplesColumn), strings.Repeat(".", t.addrs), "...."))
+	t.put(fmt.Sprintf("# %s  %s  %s    %s", strings.Repeat(".", percentColumn-2), strings.Repeat(".", samplesColumn),
+		strings.Repeat(".", t.addrs), "...."))
 }
 
 // line writes an instruction.

@@ -80,7 +80,8 @@ func (p *graphParser) word(w string) error {
 	n, err := strconv.ParseFloat(w, 64)
 	switch {
 	case err != nil:
-		return fmt.Errorf("-g %s: unknown call graph: use graph, flat or none, caller or callee, and a number of percent", w)
+		return fmt.Errorf("-g %s: unknown call graph: use graph, flat or none, caller or callee, and a number of "+
+			"percent", w)
 	case p.limited:
 		return fmt.Errorf("-g %s: a second number, perf's limit of entries, is not known here: leave it out", w)
 	case !(n >= 0 && n <= 100):

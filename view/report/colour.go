@@ -95,9 +95,11 @@ func (s *svgWriter) theme(t flameTheme) string {
 		for shade := range flameShades {
 			step := 0.022 * float64(shade-1)
 			fmt.Fprintf(&b, ".%s.s%d rect{fill:%s}\n", class, shade, oklch(t.user.light+step, t.user.chroma*full, hue))
-			fmt.Fprintf(&b, ".%s.k.s%d rect{fill:%s}\n", class, shade, oklch(t.kernel.light+step, t.kernel.chroma*full, hue))
+			fmt.Fprintf(&b, ".%s.k.s%d rect{fill:%s}\n", class, shade,
+				oklch(t.kernel.light+step, t.kernel.chroma*full, hue))
 		}
-		fmt.Fprintf(&b, ".%[1]s.label rect,.%[1]s.chip rect{fill:%[2]s}\n", class, oklch(t.label.light, t.label.chroma*full, hue))
+		fmt.Fprintf(&b, ".%[1]s.label rect,.%[1]s.chip rect{fill:%[2]s}\n", class,
+			oklch(t.label.light, t.label.chroma*full, hue))
 	}
 	return b.String()
 }

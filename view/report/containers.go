@@ -25,7 +25,8 @@ type Containers struct {
 // NewContainers returns the containers that a recording tells of, which have labels.
 func NewContainers(known []*container.Container) *Containers {
 	s := &Containers{
-		list: slices.Clone(known), byKey: make(map[containerKey]*container.Container), byID: make(map[string]*container.Container),
+		list: slices.Clone(known), byKey: make(map[containerKey]*container.Container),
+		byID: make(map[string]*container.Container),
 	}
 	for _, c := range known {
 		if c.ID != "" && c.Kind == container.KindContainer {
@@ -47,7 +48,8 @@ func (s *Containers) of(l *profile.Labels) *container.Container {
 	}
 	if c = s.byID[l.ContainerID]; c == nil {
 		c = &container.Container{
-			Kind: container.KindContainer, Name: key.name, ID: l.ContainerID, Pod: l.Pod, PodNamespace: l.Namespace, Image: l.Image, CgroupPath: l.Cgroup,
+			Kind: container.KindContainer, Name: key.name, ID: l.ContainerID, Pod: l.Pod, PodNamespace: l.Namespace,
+			Image: l.Image, CgroupPath: l.Cgroup,
 		}
 		if l.Pod != "" {
 			c.Name = strings.TrimPrefix(key.name, l.Pod+"/")

@@ -82,7 +82,9 @@ func NewCoverage(p *profile.Profile, o *Options) *Coverage {
 	c := &Coverage{}
 	for i := range p.Events {
 		if e := &p.Events[i]; t.shown[i] {
-			c.Events = append(c.Events, CoveredEvent{Name: e.Name, Samples: e.Samples, Selected: t.events[i].samples, Lost: p.TotalLost(e.Name)})
+			c.Events = append(c.Events,
+				CoveredEvent{Name: e.Name, Samples: e.Samples, Selected: t.events[i].samples,
+					Lost: p.TotalLost(e.Name)})
 		}
 	}
 	c.sum(p, t.frameCounts())
@@ -133,7 +135,8 @@ func (c *Coverage) sum(p *profile.Profile, counts []Covered) {
 		c.Binaries = append(c.Binaries, b)
 	}
 	slices.SortFunc(c.Binaries, func(a, b CoveredBinary) int {
-		return cmp.Or(cmp.Compare(b.Frames, a.Frames), strings.Compare(a.Path, b.Path), strings.Compare(a.BuildID, b.BuildID), strings.Compare(a.Reason, b.Reason))
+		return cmp.Or(cmp.Compare(b.Frames, a.Frames), strings.Compare(a.Path, b.Path),
+			strings.Compare(a.BuildID, b.BuildID), strings.Compare(a.Reason, b.Reason))
 	})
 }
 

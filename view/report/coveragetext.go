@@ -33,9 +33,11 @@ func WriteCoverage(w io.Writer, f Format, p *profile.Profile, o *Options) error 
 
 func (c *Coverage) text(out *bufio.Writer, o *Options) {
 	for _, e := range c.Events {
-		fmt.Fprintf(out, "# Samples: %d of event '%s', %d lost (%.2f%%)\n", e.Samples, profile.Printable(e.Name), e.Lost, share(e.Lost, e.Lost+e.Samples))
+		fmt.Fprintf(out, "# Samples: %d of event '%s', %d lost (%.2f%%)\n", e.Samples, profile.Printable(e.Name),
+			e.Lost, share(e.Lost, e.Lost+e.Samples))
 		if !o.Filter.empty() {
-			fmt.Fprintf(out, "# Filter: %s: %d samples (%.2f%%)\n", profile.Printable(o.Filter.String()), e.Selected, share(e.Selected, e.Samples))
+			fmt.Fprintf(out, "# Filter: %s: %d samples (%.2f%%)\n", profile.Printable(o.Filter.String()), e.Selected,
+				share(e.Selected, e.Samples))
 		}
 	}
 	fmt.Fprintf(out, "#\n#%46s%22s\n", "frames", "innermost")
@@ -77,10 +79,12 @@ func (c *Coverage) binaries(out *bufio.Writer, o *Options) {
 	width := max(cmp.Or(o.Width, coverageWidth)-left, minColumn)
 	for i, b := range c.Binaries {
 		if i == most {
-			fmt.Fprintf(out, "  %s: see --max-entries\n", plural(uint64(len(c.Binaries)-i), "binary more", "binaries more"))
+			fmt.Fprintf(out, "  %s: see --max-entries\n",
+				plural(uint64(len(c.Binaries)-i), "binary more", "binaries more"))
 			break
 		}
-		fmt.Fprintf(out, "  %12d%9.2f%%  %s\n", b.Frames, share(b.Frames, c.Frames.Frames), cut(profile.Printable(b.Path), width, true))
+		fmt.Fprintf(out, "  %12d%9.2f%%  %s\n", b.Frames, share(b.Frames, c.Frames.Frames),
+			cut(profile.Printable(b.Path), width, true))
 		fmt.Fprintf(out, "%*s%s\n", left, "", profile.Printable(b.Reason))
 	}
 }

@@ -133,5 +133,6 @@ func (f *Filter) String() string {
 func has(list []int32, n int32) bool { return len(list) == 0 || slices.Contains(list, n) }
 
 func match(patterns []string, s string) bool {
-	return len(patterns) == 0 || slices.ContainsFunc(patterns, func(p string) bool { return container.MatchStars(p, s) })
+	return len(patterns) == 0 ||
+		slices.ContainsFunc(patterns, func(p string) bool { return container.MatchStars(p, s) })
 }

@@ -24,7 +24,9 @@ func (c *graphs) batchSize() int { return max(minBatch, len(c.g.flat)/4) }
 func newGraphs(t *table, rows []*row) *graphs {
 	down := t.o.CallGraph == CallGraphCaller
 	keys := t.keys
-	if !t.o.has(KeySym) || !t.o.has(KeyDSO) || t.o.has(KeySrcline) || t.o.has(KeySrcfile) || t.o.has(KeyBPF) || t.o.has(KeyBPFLoader) { // else rows are told apart as nodes are
+	// else rows are told apart as nodes are
+	if !t.o.has(KeySym) || !t.o.has(KeyDSO) || t.o.has(KeySrcline) || t.o.has(KeySrcfile) || t.o.has(KeyBPF) ||
+		t.o.has(KeyBPFLoader) {
 		keys = newKeyspace(t.p, callKey())
 	}
 	return &graphs{t: t, g: newGrower(t, keys, down), rows: rows}

@@ -215,7 +215,8 @@ func newJSONHead(p *profile.Profile, o *Options) *jsonHead {
 }
 
 func newJSONMeta(p *profile.Profile) jsonMeta {
-	m := jsonMeta{Version: jsonVersion, Hostname: p.Meta.Hostname, CmdLine: p.Meta.CmdLine, DurationNS: int64(p.Meta.Duration)}
+	m := jsonMeta{Version: jsonVersion, Hostname: p.Meta.Hostname, CmdLine: p.Meta.CmdLine,
+		DurationNS: int64(p.Meta.Duration)}
 	if !p.Meta.Start.IsZero() {
 		start := p.Meta.Start.UTC()
 		m.Start = &start

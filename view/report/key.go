@@ -38,7 +38,8 @@ const (
 )
 
 func allKeys() []Key {
-	return []Key{KeyContainer, KeyPod, KeyNamespace, KeyImage, KeyCgroup, KeyComm, KeyPID, KeyTID, KeyCPU, KeyDSO, KeySym, KeySrcline, KeySrcfile, KeyBPF, KeyBPFLoader, KeyEvent}
+	return []Key{KeyContainer, KeyPod, KeyNamespace, KeyImage, KeyCgroup, KeyComm, KeyPID, KeyTID, KeyCPU, KeyDSO,
+		KeySym, KeySrcline, KeySrcfile, KeyBPF, KeyBPFLoader, KeyEvent}
 }
 
 // keyInfo is what the head of a key's column says.
@@ -157,7 +158,8 @@ func ParseKeys(list string, defs container.Definitions, open bool) ([]Key, error
 	for name := range strings.SplitSeq(list, ",") {
 		k, ok := parseKey(strings.TrimSpace(name), defs, open)
 		if !ok {
-			return nil, fmt.Errorf("unknown sort key %q: use one or more of %s", name, strings.Join(KeyNames(defs), ", "))
+			return nil, fmt.Errorf("unknown sort key %q: use one or more of %s", name,
+				strings.Join(KeyNames(defs), ", "))
 		}
 		if slices.Contains(keys, k) {
 			return nil, fmt.Errorf("sort key %q is given twice: name it once", name)

@@ -50,9 +50,10 @@ func newLayout(t *table, rows []*row) *layout {
 		l.addPercent("Overhead", total)
 	}
 	if t.o.ShowSamples {
-		l.columns = append(l.columns, column{title: "Samples", alignRight: true, fixed: true, number: func(dst []byte, r *row) []byte {
-			return strconv.AppendUint(dst, r.totalCount, 10)
-		}})
+		l.columns = append(l.columns,
+			column{title: "Samples", alignRight: true, fixed: true, number: func(dst []byte, r *row) []byte {
+				return strconv.AppendUint(dst, r.totalCount, 10)
+			}})
 	}
 	for _, k := range t.o.Sort {
 		l.addKey(k)
@@ -66,13 +67,14 @@ func newLayout(t *table, rows []*row) *layout {
 func (l *layout) addPercent(title string, v func(r *row) uint64) {
 	var last []byte
 	lastEvent, lastValue := ^uint32(0), uint64(0)
-	l.columns = append(l.columns, column{title: title, alignRight: true, percent: true, fixed: true, number: func(dst []byte, r *row) []byte {
-		if value := v(r); value != lastValue || r.event != lastEvent {
-			lastEvent, lastValue = r.event, value
-			last = append(strconv.AppendFloat(last[:0], l.t.events[r.event].percent(value), 'f', 2, 64), '%')
-		}
-		return append(dst, last...)
-	}})
+	l.columns = append(l.columns,
+		column{title: title, alignRight: true, percent: true, fixed: true, number: func(dst []byte, r *row) []byte {
+			if value := v(r); value != lastValue || r.event != lastEvent {
+				lastEvent, lastValue = r.event, value
+				last = append(strconv.AppendFloat(last[:0], l.t.events[r.event].percent(value), 'f', 2, 64), '%')
+			}
+			return append(dst, last...)
+		}})
 }
 
 func (l *layout) addKey(k Key) {
@@ -170,7 +172,8 @@ func (l *layout) widest() *column {
 	var widest *column
 	for i := range l.columns {
 		c := &l.columns[i]
-		if !c.fixed && c.width > max(len(c.title), minColumn) && (widest == nil || c.width-c.spare >= widest.width-widest.spare) {
+		if !c.fixed && c.width > max(len(c.title), minColumn) &&
+			(widest == nil || c.width-c.spare >= widest.width-widest.spare) {
 			widest = c
 		}
 	}

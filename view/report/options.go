@@ -144,12 +144,14 @@ func (o *Options) NeedsSymbols(f Format) bool {
 		return true
 	}
 	c := o.orDefault()
-	return c.has(KeySym) || c.has(KeyDSO) || c.has(KeyBPF) || c.has(KeyBPFLoader) || c.NeedsLines(f) || len(c.Filter.Symbol)+len(c.Filter.DSO) > 0
+	return c.has(KeySym) || c.has(KeyDSO) || c.has(KeyBPF) || c.has(KeyBPFLoader) || c.NeedsLines(f) ||
+		len(c.Filter.Symbol)+len(c.Filter.DSO) > 0
 }
 
 // NeedsLines tells whether the report shows source lines.
 func (o *Options) NeedsLines(f Format) bool {
-	return f == FormatPprof || o != nil && (f == FormatText || f == FormatJSON) && (o.has(KeySrcline) || o.has(KeySrcfile))
+	return f == FormatPprof || o != nil && (f == FormatText || f == FormatJSON) &&
+		(o.has(KeySrcline) || o.has(KeySrcfile))
 }
 
 func (o *Options) has(k Key) bool { return slices.Contains(o.Sort, k) }

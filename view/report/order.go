@@ -181,13 +181,17 @@ func (t *table) ranking(k Key) ranking {
 		number = func(r *row) uint32 { return t.keys.dso[r.key] }
 		rank = rankAll(len(t.keys.dsos), func(a, b int) int { return strings.Compare(t.keys.dsos[a], t.keys.dsos[b]) })
 	case KeySrcline:
-		rank = rankAll(len(t.keys.list), func(a, b int) int { return strings.Compare(t.keys.list[a].line(), t.keys.list[b].line()) })
+		rank = rankAll(len(t.keys.list),
+			func(a, b int) int { return strings.Compare(t.keys.list[a].line(), t.keys.list[b].line()) })
 	case KeySrcfile:
-		rank = rankAll(len(t.keys.list), func(a, b int) int { return strings.Compare(t.keys.list[a].file(), t.keys.list[b].file()) })
+		rank = rankAll(len(t.keys.list),
+			func(a, b int) int { return strings.Compare(t.keys.list[a].file(), t.keys.list[b].file()) })
 	case KeyBPF:
-		rank = rankAll(len(t.keys.list), func(a, b int) int { return strings.Compare(t.keys.list[a].program, t.keys.list[b].program) })
+		rank = rankAll(len(t.keys.list),
+			func(a, b int) int { return strings.Compare(t.keys.list[a].program, t.keys.list[b].program) })
 	case KeyBPFLoader:
-		rank = rankAll(len(t.keys.list), func(a, b int) int { return strings.Compare(t.keys.list[a].loader, t.keys.list[b].loader) })
+		rank = rankAll(len(t.keys.list),
+			func(a, b int) int { return strings.Compare(t.keys.list[a].loader, t.keys.list[b].loader) })
 	default:
 		number = func(r *row) uint32 { return r.group }
 		rank = rankAll(len(t.groups), func(a, b int) int { return compareLabel(k, &t.groups[a], &t.groups[b]) })

@@ -127,7 +127,8 @@ func (t *table) sortSamples(keep func(profile.Sample) bool) {
 	byGroup := countingSort(all, len(t.groups), func(i uint32) uint32 { return t.groupOf[t.p.Sample(int(i)).Labels] })
 	t.order = byGroup
 	if len(t.p.Events) > 1 {
-		t.order = countingSort(byGroup, len(t.p.Events), func(i uint32) uint32 { return uint32(t.p.Sample(int(i)).Event) })
+		t.order = countingSort(byGroup, len(t.p.Events),
+			func(i uint32) uint32 { return uint32(t.p.Sample(int(i)).Event) })
 	}
 }
 
@@ -205,7 +206,8 @@ func (t *table) accumulate() {
 	}
 	t.walk(func(h *hit) {
 		if int(h.row) == len(t.rows) {
-			t.rows = append(t.rows, row{number: h.row, event: uint32(h.s.Event), group: t.groupOf[h.s.Labels], key: h.key})
+			t.rows = append(t.rows, row{number: h.row, event: uint32(h.s.Event), group: t.groupOf[h.s.Labels],
+				key: h.key})
 		}
 		r := &t.rows[h.row]
 		r.total += h.weight

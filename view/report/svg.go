@@ -80,7 +80,8 @@ func (s *svgWriter) write() {
 `, svgWidth, height, flameCSS, s.colours(), svgMargin, xmlText(s.title()), svgMargin, xmlText(s.subtitle()))
 	fmt.Fprintf(s.out, "<g id=\"legend\" data-level=\"%d\">\n", s.f.level)
 	for _, c := range s.chip {
-		fmt.Fprintf(s.out, "<g class=\"chip %s\" transform=\"translate(%d,%d)\"><rect y=\"2\" width=\"11\" height=\"11\" rx=\"2\"/><text x=\"17\" y=\"11.5\">%s</text></g>\n",
+		fmt.Fprintf(s.out, "<g class=\"chip %s\" transform=\"translate(%d,%d)\"><rect y=\"2\" width=\"11\" "+
+			"height=\"11\" rx=\"2\"/><text x=\"17\" y=\"11.5\">%s</text></g>\n",
 			c.class, c.x, c.y, xmlText(c.text))
 	}
 	fmt.Fprintf(s.out, "</g>\n<svg id=\"frames\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\">\n",
@@ -91,7 +92,8 @@ func (s *svgWriter) write() {
 	if len(s.f.boxes) == 0 {
 		s.out.WriteString("<text x=\"0\" y=\"13\">no samples</text>\n")
 	}
-	fmt.Fprintf(s.out, "</svg>\n<g id=\"bar\" transform=\"translate(0,%d)\"><rect width=\"100%%\" height=\"%d\"/><text id=\"details\" x=\"%d\" y=\"17\"></text></g>\n",
+	fmt.Fprintf(s.out, "</svg>\n<g id=\"bar\" transform=\"translate(0,%d)\"><rect width=\"100%%\" "+
+		"height=\"%d\"/><text id=\"details\" x=\"%d\" y=\"17\"></text></g>\n",
 		height-svgBar, svgBar, svgMargin)
 	fmt.Fprintf(s.out, "<script><![CDATA[\n%s]]></script>\n</svg>\n", flameJS)
 }
@@ -130,7 +132,8 @@ func (s *svgWriter) subtitle() string {
 		add("%s unresolved", percentText(s.f.total.unresolved, s.f.total.samples))
 	}
 	if s.f.cut > 0 {
-		add("%s below %.2f%% not drawn (%s)", plural(uint64(s.f.cut), "branch", "branches"), 100*flameMinShare, percentText(s.f.cutValue, s.f.total.value))
+		add("%s below %.2f%% not drawn (%s)", plural(uint64(s.f.cut), "branch", "branches"), 100*flameMinShare,
+			percentText(s.f.cutValue, s.f.total.value))
 	}
 	if s.f.others > 0 {
 		add("%s not drawn", plural(uint64(s.f.others), "other event", "other events"))
@@ -155,7 +158,8 @@ func (s *svgWriter) chips() {
 		x += w
 	}
 	for i, r := range s.f.roots[:shown] {
-		place("root "+s.colourClass(i), cut(profile.Printable(r.name), 40, false)+" "+percentText(r.value, s.f.total.value))
+		place("root "+s.colourClass(i),
+			cut(profile.Printable(r.name), 40, false)+" "+percentText(r.value, s.f.total.value))
 	}
 	var rest uint64
 	for _, r := range s.f.roots[shown:] {
@@ -174,7 +178,8 @@ func (s *svgWriter) box(b *box) {
 	total := float64(max(s.f.total.value, 1))
 	x, w := 100*float64(b.start)/total, 100*float64(b.value)/total
 	y := b.depth * svgRow
-	fmt.Fprintf(s.out, "<g class=\"%s\" data-b=\"%d,%d,%d\"><title>%s\n%s</title><rect x=\"%.3f%%\" y=\"%d\" width=\"%.3f%%\" height=\"%d\"/>",
+	fmt.Fprintf(s.out, "<g class=\"%s\" data-b=\"%d,%d,%d\"><title>%s\n%s</title><rect x=\"%.3f%%\" y=\"%d\" "+
+		"width=\"%.3f%%\" height=\"%d\"/>",
 		s.boxClass(b), b.depth, b.start, b.value, xmlText(b.name), xmlText(s.boxText(b)), x, y, w, svgRow-1)
 	if name := fitName(b.name, w/100*(svgWidth-2*svgMargin)); name != "" {
 		fmt.Fprintf(s.out, "<text x=\"%.3f%%\" dx=\"4\" y=\"%d\">%s</text>", x, y+12, xmlText(name))
@@ -234,5 +239,6 @@ func grouped(n uint64) string {
 // xmlText makes any bytes safe as text and in attributes. Names never come
 // into the script: it reads them back from the document, as text.
 func xmlText(s string) string {
-	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;", "'", "&#39;").Replace(profile.Printable(s))
+	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;", "'",
+		"&#39;").Replace(profile.Printable(s))
 }

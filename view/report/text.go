@@ -64,7 +64,8 @@ func writeSection(out *bufio.Writer, t *table, event int) {
 		}
 	}
 	if hidden > 0 {
-		fmt.Fprintf(out, "#\n# %s\n", plural(uint64(hidden), "entry is", "entries are")+" not shown: see --percent-limit and --max-entries")
+		fmt.Fprintf(out, "#\n# %s\n",
+			plural(uint64(hidden), "entry is", "entries are")+" not shown: see --percent-limit and --max-entries")
 	}
 	out.WriteByte('\n')
 }
@@ -81,7 +82,8 @@ func writeHead(out *bufio.Writer, t *table, event int) {
 	if !t.o.Filter.empty() {
 		fmt.Fprintf(out, "# Filter: %s", profile.Printable(t.o.Filter.String()))
 		if t.o.Filter.labelled() { // else it selects rows, not samples
-			fmt.Fprintf(out, ": %s of %s samples (%.2f%%)", short(total.samples), short(e.Samples), share(total.samples, e.Samples))
+			fmt.Fprintf(out, ": %s of %s samples (%.2f%%)", short(total.samples), short(e.Samples),
+				share(total.samples, e.Samples))
 		}
 		out.WriteByte('\n')
 	}
@@ -104,7 +106,8 @@ func writeLost(out *bufio.Writer, p *profile.Profile, e *profile.EventInfo) {
 // maxLostShown bounds the list of who lost samples; the sum above has all.
 const maxLostShown = 8
 
-func writeLostBy(out *bufio.Writer, p *profile.Profile, e *profile.EventInfo, what string, name func(*profile.LostCount) string) {
+func writeLostBy(out *bufio.Writer, p *profile.Profile, e *profile.EventInfo, what string,
+	name func(*profile.LostCount) string) {
 	type part struct {
 		name string
 		n    uint64

@@ -57,7 +57,8 @@ const (
 // fieldNames are the columns in their order.
 func fieldNames() []string {
 	return []string{"comm", "pid", "tid", "cpu", "misc", "time", "period", "event",
-		"container", "pod", "namespace", "image", "cgroup", "trace", "addr", "weight", "ip", "sym", "symoff", "dso", "phys_addr",
+		"container", "pod", "namespace", "image", "cgroup", "trace", "addr", "weight", "ip", "sym", "symoff", "dso",
+		"phys_addr",
 		"data_page_size", "code_page_size", "srcline"}
 }
 

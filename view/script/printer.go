@@ -346,4 +346,5 @@ func (p *printer) selected(it *analysis.Item, pid, tid int32, cpu uint32, time u
 }
 
 // labelFields are the labels of the container.
-const labelFields = profile.FieldContainer | profile.FieldPod | profile.FieldNamespace | profile.FieldImage | profile.FieldCgroup
+const labelFields = profile.FieldContainer | profile.FieldPod | profile.FieldNamespace | profile.FieldImage |
+	profile.FieldCgroup

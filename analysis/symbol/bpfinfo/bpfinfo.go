@@ -80,7 +80,8 @@ func Read(f *perfdata.Features, o perf.Order) (*Programs, error) {
 
 // New makes Programs of what was decoded, with BTF in the order o. It keeps what
 // it is given. An error tells of the first BTF that cannot be read.
-func New(progs []perfdata.BPFProgram, btfs []perfdata.BPFBTF, lives []perfdata.BPFProgramLife, o perf.Order) (*Programs, error) {
+func New(progs []perfdata.BPFProgram, btfs []perfdata.BPFBTF, lives []perfdata.BPFProgramLife,
+	o perf.Order) (*Programs, error) {
 	p := &Programs{byID: make(map[uint32]*Program, len(progs))}
 	var bad error
 	types := make(map[uint32]*perfdata.BTF, len(btfs))

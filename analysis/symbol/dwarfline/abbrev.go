@@ -203,7 +203,8 @@ func skipOf(form uint16, enc encoding) (skipOp, bool) {
 		return fixed(enc.offsetSize)
 	case formStrp, formSecOffset, formStrpSup, formLineStrp, formGNURefAlt, formGNUStrpAlt:
 		return fixed(enc.offsetSize)
-	case formSdata, formUdata, formRefUdata, formStrx, formAddrx, formLoclistx, formRnglistx, formGNUAddrIndex, formGNUStrIndex:
+	case formSdata, formUdata, formRefUdata, formStrx, formAddrx, formLoclistx, formRnglistx, formGNUAddrIndex,
+		formGNUStrIndex:
 		return skipOp{kind: skipLEB}, true
 	case formString:
 		return skipOp{kind: skipText}, true

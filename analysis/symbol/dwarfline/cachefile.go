@@ -75,7 +75,8 @@ type state struct{ file, line, fn uint32 }
 
 // readCached checks what finding a part needs.
 func readCached(b []byte, key [sha256.Size]byte) (*cachedTables, error) {
-	if len(b) < keptHead || len(b) > maxKept || string(b[:len(keptMagic)]) != keptMagic || [sha256.Size]byte(b[len(keptMagic):]) != key {
+	if len(b) < keptHead || len(b) > maxKept || string(b[:len(keptMagic)]) != keptMagic ||
+		[sha256.Size]byte(b[len(keptMagic):]) != key {
 		return nil, errKept
 	}
 	le, k := binary.LittleEndian, &cachedTables{altSum: [sha256.Size]byte(b[len(keptMagic)+sha256.Size:])}
@@ -148,12 +149,14 @@ func (k *cachedTables) part(unit uint32) *part {
 	if len(b) < keptPart {
 		return nil
 	}
-	files, funcs, blocks := 4*uint64(le.Uint32(b)), keptFunc*uint64(le.Uint32(b[4:])), keptIndex*uint64(le.Uint32(b[8:]))
+	files, funcs, blocks := 4*uint64(le.Uint32(b)), keptFunc*uint64(le.Uint32(b[4:])),
+		keptIndex*uint64(le.Uint32(b[8:]))
 	b = b[keptPart:]
 	if files+funcs+blocks > uint64(len(b)) {
 		return nil
 	}
-	p := &part{files: b[:files], funcs: b[files : files+funcs], blocks: b[files+funcs : files+funcs+blocks], changes: b[files+funcs+blocks:]}
+	p := &part{files: b[:files], funcs: b[files : files+funcs], blocks: b[files+funcs : files+funcs+blocks],
+		changes: b[files+funcs+blocks:]}
 	k.opened[unit] = p
 	return p
 }

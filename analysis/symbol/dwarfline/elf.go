@@ -156,7 +156,8 @@ func (l *loader) load(name string, into *[]byte) error {
 
 func (l *loader) read(sec *elf.Section, old bool, into *[]byte) error {
 	if sec.Offset > l.size || sec.FileSize > l.size-sec.Offset {
-		return fmt.Errorf("%d bytes at offset %#x of a file of %d: %w", sec.FileSize, sec.Offset, l.size, io.ErrUnexpectedEOF)
+		return fmt.Errorf("%d bytes at offset %#x of a file of %d: %w", sec.FileSize, sec.Offset, l.size,
+			io.ErrUnexpectedEOF)
 	}
 	if sec.FileSize > l.left {
 		return l.tooMuch(sec.FileSize)

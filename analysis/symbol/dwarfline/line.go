@@ -112,7 +112,8 @@ func (t *lineTable) join(room []row) []row {
 	n := 0
 	for i, s := range t.seqs {
 		rows := t.rows[s.first : s.first+s.n]
-		if i > 0 && s.start < t.seqs[i-1].end || !slices.IsSortedFunc(rows, func(a, b row) int { return cmp.Compare(a.addr, b.addr) }) ||
+		if i > 0 && s.start < t.seqs[i-1].end ||
+			!slices.IsSortedFunc(rows, func(a, b row) int { return cmp.Compare(a.addr, b.addr) }) ||
 			rows[len(rows)-1].addr >= s.end {
 			return room
 		}

@@ -84,7 +84,8 @@ func (f *file) readIndex() map[uint64]contribution {
 	}
 	columns, units, slots := uint64(r.u32()), uint64(r.u32()), uint64(r.u32())
 	size := uint64(len(f.src.CUIndex))
-	if r.bad || version != 2 && version != 5 || columns == 0 || columns > 16 || units > maxUnits || slots > size/12 || units > size/8 {
+	if r.bad || version != 2 && version != 5 || columns == 0 || columns > 16 || units > maxUnits || slots > size/12 ||
+		units > size/8 {
 		f.d.broken("cu_index", 0)
 		return nil
 	}

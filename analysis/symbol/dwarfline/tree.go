@@ -65,7 +65,8 @@ type treeReader struct {
 // read reads the functions of a unit.
 func (t *tree) read(u *unit) {
 	room := &u.file.d.scratch
-	w := &treeReader{u: u, t: t, r: u.file.reader(u.file.src.Info[:u.end]), spans: room.spans[:0], groups: room.groups[:0]}
+	w := &treeReader{u: u, t: t, r: u.file.reader(u.file.src.Info[:u.end]), spans: room.spans[:0],
+		groups: room.groups[:0]}
 	t.funcs = room.funcs[:0]
 	w.r.seek(u.dies)
 	w.walk(u.file.abbrevsAt(u.abbrevAt, u.enc))

@@ -91,7 +91,8 @@ func (f *file) readUnit(r *buf) *unit {
 		u.kind = unitType // of a later standard: passed over
 	}
 	u.dies = min(r.off, u.end)
-	if s := u.enc.addressSize; r.bad || u.enc.version <= 5 && u.kind != unitType && s != 1 && s != 2 && s != 4 && s != 8 {
+	if s := u.enc.addressSize; r.bad || u.enc.version <= 5 && u.kind != unitType && s != 1 && s != 2 && s != 4 &&
+		s != 8 {
 		return nil
 	}
 	u.base.addrFile = f

@@ -24,7 +24,8 @@ func (l *loader) content(sec *elf.Section) ([]byte, error) {
 	case sec.Size > maxSection:
 		return nil, fmt.Errorf("section %s: %d bytes, at most %d are read", sec.Name, sec.Size, maxSection)
 	case sec.Offset > l.size || sec.Size > l.size-sec.Offset:
-		return nil, fmt.Errorf("section %s: %d bytes at offset %#x of a file of %d: %w", sec.Name, sec.Size, sec.Offset, l.size, io.ErrUnexpectedEOF)
+		return nil, fmt.Errorf("section %s: %d bytes at offset %#x of a file of %d: %w", sec.Name, sec.Size, sec.Offset,
+			l.size, io.ErrUnexpectedEOF)
 	}
 	b := make([]byte, sec.Size)
 	if n, err := l.r.ReadAt(b, int64(sec.Offset)); n < len(b) {
@@ -39,7 +40,8 @@ func (l *loader) content(sec *elf.Section) ([]byte, error) {
 // from is the content of a section from an address on, nil if it is in none.
 func (l *loader) from(addr uint64) []byte {
 	for _, sec := range l.f.Sections {
-		if sec.Type != elf.SHT_PROGBITS || sec.Flags&elf.SHF_ALLOC == 0 || addr < sec.Addr || addr-sec.Addr >= sec.Size {
+		if sec.Type != elf.SHT_PROGBITS || sec.Flags&elf.SHF_ALLOC == 0 || addr < sec.Addr ||
+			addr-sec.Addr >= sec.Size {
 			continue
 		}
 		b, err := l.content(sec)

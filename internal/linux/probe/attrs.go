@@ -50,7 +50,8 @@ func (p *Prober) namespaces() Result {
 }
 
 func (p *Prober) bpfEvents() Result {
-	return p.feature("5.1", "records of BPF programs", func(a *perf.Attr) { a.Flags |= perf.AttrKsymbol | perf.AttrBPFEvent })
+	return p.feature("5.1", "records of BPF programs",
+		func(a *perf.Attr) { a.Flags |= perf.AttrKsymbol | perf.AttrBPFEvent })
 }
 
 func (p *Prober) textPoke() Result {

@@ -37,7 +37,8 @@ func (p *Prober) syscall() Result {
 		case r.Seccomp == "filter":
 			return no(Seccomp, EffortProcess, p.seccompCure(), "the filter answers: %v", errno(err))
 		case errors.Is(err, syscall.ENOSYS):
-			return no(Kernel, EffortKernel, "boot a kernel built with CONFIG_PERF_EVENTS", "the kernel has no perf events")
+			return no(Kernel, EffortKernel, "boot a kernel built with CONFIG_PERF_EVENTS",
+				"the kernel has no perf events")
 		}
 		return unknown(err)
 	}
@@ -156,7 +157,8 @@ func (p *Prober) cgroupEvents() Result {
 	case err == nil:
 		return yes("%v, events on %s", trees.Mode, tree.Point)
 	case errors.Is(err, syscall.EINVAL), errors.Is(err, syscall.EBADF):
-		return no(Kernel, EffortKernel, "boot a kernel built with CONFIG_CGROUP_PERF", "the kernel has no cgroup events")
+		return no(Kernel, EffortKernel, "boot a kernel built with CONFIG_CGROUP_PERF",
+			"the kernel has no cgroup events")
 	}
 	return p.refused(err, 0)
 }
@@ -190,12 +192,14 @@ func (p *Prober) rings() Result {
 }
 
 func (p *Prober) hardwarePMU() Result {
-	a := &perf.Attr{Type: perf.TypeHardware, Config: perf.HWCPUCycles, Size: perf.AttrSizeVer0, Flags: perf.AttrDisabled | userOnly}
+	a := &perf.Attr{Type: perf.TypeHardware, Config: perf.HWCPUCycles, Size: perf.AttrSizeVer0,
+		Flags: perf.AttrDisabled | userOnly}
 	err := p.sys.openEvent(a, own())
 	switch {
 	case err == nil:
 		return yes("the CPU counts cycles")
-	case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ENODEV), errors.Is(err, syscall.EOPNOTSUPP), errors.Is(err, syscall.ENXIO):
+	case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ENODEV), errors.Is(err, syscall.EOPNOTSUPP),
+		errors.Is(err, syscall.ENXIO):
 		return no(Hardware, EffortNone, "none needed: cpu-clock is used; a virtual machine's host may pass its PMU on",
 			"no cycles here, cpu-clock stands in")
 	}

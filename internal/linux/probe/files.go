@@ -28,14 +28,16 @@ const maxProcesses = 500
 func (p *Prober) otherTasks() Result {
 	r := p.privilege()
 	if r.InPIDNS && !r.InContainer {
-		return no(Namespace, EffortProcess, "run outside of this pid namespace", "only tasks of this pid namespace are seen")
+		return no(Namespace, EffortProcess, "run outside of this pid namespace",
+			"only tasks of this pid namespace are seen")
 	}
 	if r.InContainer {
 		return no(Namespace, EffortProcess, "--pid=host (docker), hostPID: true (Kubernetes), or run on the host",
 			"only tasks of this pid namespace are seen")
 	}
 	if _, err := os.Stat(p.fs.Proc(1).Path("stat")); errors.Is(err, fs.ErrNotExist) {
-		return no(FileSystem, EffortMachine, "sudo, or remount /proc without hidepid", "/proc hides the tasks of others (hidepid)")
+		return no(FileSystem, EffortMachine, "sudo, or remount /proc without hidepid",
+			"/proc hides the tasks of others (hidepid)")
 	}
 	pids, err := p.fs.PIDs()
 	if err != nil {
@@ -123,9 +125,11 @@ func (p *Prober) hiddenSymbols() Result {
 	needs := []sys.Capability{sys.CapSyslog}
 	switch {
 	case n >= 2:
-		return no(Sysctl, EffortMachine, "sysctl kernel.kptr_restrict=1", "kptr_restrict is %d: no one sees addresses", n)
+		return no(Sysctl, EffortMachine, "sysctl kernel.kptr_restrict=1", "kptr_restrict is %d: no one sees addresses",
+			n)
 	case n == 0:
-		return p.lacks(Capability, "sysctl kernel.perf_event_paranoid=1", needs, "addresses are hidden, SYSLOG is missing")
+		return p.lacks(Capability, "sysctl kernel.perf_event_paranoid=1", needs,
+			"addresses are hidden, SYSLOG is missing")
 	}
 	return p.lacks(Capability, "sysctl kernel.kptr_restrict=0", needs, "addresses are hidden, SYSLOG is missing")
 }
@@ -169,9 +173,11 @@ func (p *Prober) noTracefs(err error) Result {
 	}
 	switch {
 	case errors.Is(err, errNotMounted) && r.InContainer:
-		return no(FileSystem, EffortProcess, "-v /sys/kernel/tracing:/sys/kernel/tracing:ro (docker), or run on the host", "tracefs is not mounted")
+		return no(FileSystem, EffortProcess,
+			"-v /sys/kernel/tracing:/sys/kernel/tracing:ro (docker), or run on the host", "tracefs is not mounted")
 	case errors.Is(err, errNotMounted) && permission(err):
-		return no(FileSystem, EffortProcess, "sudo, or as root: mount -t tracefs tracefs /sys/kernel/tracing", "tracefs is not mounted")
+		return no(FileSystem, EffortProcess, "sudo, or as root: mount -t tracefs tracefs /sys/kernel/tracing",
+			"tracefs is not mounted")
 	case permission(err):
 		return p.lacks(FileSystem, "", []sys.Capability{sys.CapDACReadSearch}, "tracefs is closed to uid %d", r.UID)
 	case errors.Is(err, syscall.ENODEV):
@@ -204,7 +210,8 @@ func (p *Prober) sampleRate() Result {
 	found := fmt.Sprintf("%d Hz, %d %% of a CPU, %d frames", rate, share, stack)
 	switch {
 	case rate < usualRate:
-		return no(Sysctl, EffortMachine, fmt.Sprintf("record -F %d, or sysctl kernel.perf_event_max_sample_rate=100000", rate), "%s", found)
+		return no(Sysctl, EffortMachine,
+			fmt.Sprintf("record -F %d, or sysctl kernel.perf_event_max_sample_rate=100000", rate), "%s", found)
 	case stack < usualStack:
 		return no(Sysctl, EffortMachine, "sysctl kernel.perf_event_max_stack=127", "%s", found)
 	}
@@ -229,12 +236,14 @@ func (p *Prober) bpfIterators() Result {
 
 // bpfFilter loads the filter of samples and sets it on an event.
 func (p *Prober) bpfFilter() Result {
-	return p.bpf(p.sys.loadFilter, "containers are told apart in the kernel", "the recorder tells containers apart", "5.12")
+	return p.bpf(p.sys.loadFilter, "containers are told apart in the kernel", "the recorder tells containers apart",
+		"5.12")
 }
 
 // bpfCopies loads the program that copies others, and attaches it.
 func (p *Prober) bpfCopies() Result {
-	return p.bpf(p.sys.loadCopier, "BPF programs that live microseconds are known", "those that live less than a millisecond may be missed", "5.17 on x86-64")
+	return p.bpf(p.sys.loadCopier, "BPF programs that live microseconds are known",
+		"those that live less than a millisecond may be missed", "5.17 on x86-64")
 }
 
 // bpfDetails looks for the first program.
@@ -244,7 +253,8 @@ func (p *Prober) bpfDetails() Result {
 	case err == nil:
 		return yes("BPF programs are described to who asks")
 	case permission(err):
-		return no(Capability, EffortNone, "none needed where bpf-copies works; sudo tells of programs that run already, too",
+		return no(Capability, EffortNone,
+			"none needed where bpf-copies works; sudo tells of programs that run already, too",
 			"BPF programs are described with CAP_SYS_ADMIN only")
 	case errors.Is(err, syscall.ENOSYS):
 		return no(Kernel, EffortKernel, "boot a kernel built with CONFIG_BPF_SYSCALL", "the kernel has no bpf(2)")
@@ -264,19 +274,23 @@ func (p *Prober) bpf(load func() error, with, without, since string) Result {
 	r := p.privilege()
 	switch {
 	case r.Lockdown == "confidentiality":
-		return no(Lockdown, EffortKernel, "boot without lockdown=confidentiality", "BTF, but lockdown is confidentiality")
+		return no(Lockdown, EffortKernel, "boot without lockdown=confidentiality",
+			"BTF, but lockdown is confidentiality")
 	case r.Has(sys.CapSysAdmin), r.Has(sys.CapBPF) && r.Has(sys.CapPerfmon):
 	case r.InUserNS:
-		return no(Namespace, EffortProcess, "run on the host: rights of a user namespace do not count here", "BTF, but no rights on the host")
+		return no(Namespace, EffortProcess, "run on the host: rights of a user namespace do not count here",
+			"BTF, but no rights on the host")
 	default:
-		return p.lacks(Capability, "", []sys.Capability{sys.CapBPF, sys.CapPerfmon}, "BTF, but not both CAP_BPF and CAP_PERFMON")
+		return p.lacks(Capability, "", []sys.Capability{sys.CapBPF, sys.CapPerfmon},
+			"BTF, but not both CAP_BPF and CAP_PERFMON")
 	}
 	err := load()
 	switch {
 	case err == nil:
 		return yes("%s", with)
 	case permission(err) && r.InUserNS:
-		return no(Namespace, EffortProcess, "run on the host: rights of a user namespace do not count here", "BTF, but no rights on the host")
+		return no(Namespace, EffortProcess, "run on the host: rights of a user namespace do not count here",
+			"BTF, but no rights on the host")
 	case permission(err):
 		return no(LSM, EffortMachine, "allow bpf(2) in the policy or the seccomp profile; "+without+" until then",
 			"refused although the rights suffice: %v", err)
@@ -296,7 +310,8 @@ func (p *Prober) userEvents() Result {
 	case err == nil:
 		return yes("user_events in tracefs")
 	case errors.Is(err, fs.ErrNotExist):
-		return no(Kernel, EffortNone, "none needed to record; tracing user_events wants CONFIG_USER_EVENTS", "no user_events in tracefs")
+		return no(Kernel, EffortNone, "none needed to record; tracing user_events wants CONFIG_USER_EVENTS",
+			"no user_events in tracefs")
 	case permission(err):
 		return p.noTracefs(err)
 	}

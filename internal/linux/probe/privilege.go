@@ -122,7 +122,8 @@ func otherNamespace(p procfs.Proc, kind string, initial uint64) bool {
 // runtimeMarks: files that runtimes make, their cgroups, a root that is an
 // overlay.
 func (p *Prober) runtimeMarks() bool {
-	for _, path := range []string{".dockerenv", "run/.containerenv", "run/secrets/kubernetes.io", "var/run/secrets/kubernetes.io"} {
+	for _, path := range []string{".dockerenv", "run/.containerenv", "run/secrets/kubernetes.io",
+		"var/run/secrets/kubernetes.io"} {
 		if _, err := os.Lstat(p.fs.Path(path)); err == nil {
 			return true
 		}

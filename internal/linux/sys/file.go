@@ -72,7 +72,8 @@ func (f VectorFile) WriteAt(b []byte, off int64) (int, error) {
 	err = conn.Write(func(fd uintptr) bool {
 		for done < len(b) {
 			piece := b[done:min(len(b), done+noSchedPiece)]
-			n, _, errno := unix.RawSyscall6(unix.SYS_PWRITE64, fd, uintptr(unsafe.Pointer(&piece[0])), uintptr(len(piece)), uintptr(off)+uintptr(done), 0, 0)
+			n, _, errno := unix.RawSyscall6(unix.SYS_PWRITE64, fd, uintptr(unsafe.Pointer(&piece[0])),
+				uintptr(len(piece)), uintptr(off)+uintptr(done), 0, 0)
 			if errno != 0 && errno != unix.EINTR {
 				failed = errno
 				break

@@ -241,7 +241,8 @@ func (p *Poller) setTimer(d time.Duration) error {
 		return os.ErrClosed
 	}
 	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(max(d, 0).Nanoseconds())}
-	_, _, errno := unix.RawSyscall6(unix.SYS_TIMERFD_SETTIME, uintptr(p.timer.Int()), 0, uintptr(unsafe.Pointer(&spec)), 0, 0, 0)
+	_, _, errno := unix.RawSyscall6(unix.SYS_TIMERFD_SETTIME, uintptr(p.timer.Int()), 0, uintptr(unsafe.Pointer(&spec)),
+		0, 0, 0)
 	if errno != 0 {
 		return fmt.Errorf("set timer of poller: %w", errno)
 	}
@@ -314,7 +315,8 @@ func (p *Poller) take(ev unix.EpollEvent) {
 // pollNow is epoll_wait without waiting, of which Go's scheduler need not be
 // told.
 func pollNow(epoll uintptr, events []unix.EpollEvent) (int, error) {
-	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, epoll, uintptr(unsafe.Pointer(&events[0])), uintptr(len(events)), 0, 0, 0)
+	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, epoll, uintptr(unsafe.Pointer(&events[0])),
+		uintptr(len(events)), 0, 0, 0)
 	if errno != 0 {
 		return 0, fmt.Errorf("wait for descriptors: %w", errno)
 	}

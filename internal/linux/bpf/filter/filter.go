@@ -136,7 +136,8 @@ func (c *Config) set(spec *ebpf.CollectionSpec) error {
 	spec.Maps["cgroups"].MaxEntries = uint32(max(c.Cgroups, 1))
 	var errs []error
 	for name, v := range map[string]any{
-		"host": c.Host, "masks": masks, "mask_count": uint32(len(c.Masks)), "all_sets": all, "by_cgroup": uint64(byCgroup),
+		"host": c.Host, "masks": masks, "mask_count": uint32(len(c.Masks)), "all_sets": all,
+		"by_cgroup": uint64(byCgroup),
 	} {
 		errs = append(errs, spec.Variables[name].Set(v))
 	}

@@ -89,7 +89,8 @@ func (p *Programs) find() error {
 		return fmt.Errorf("find BPF symbols: %w", err)
 	}
 	if head == 0 {
-		return hint.Wrap(fmt.Errorf("find BPF symbols: %w", ErrNoList), "sysctl net.core.bpf_jit_enable=1 has programs compiled")
+		return hint.Wrap(fmt.Errorf("find BPF symbols: %w", ErrNoList),
+			"sysctl net.core.bpf_jit_enable=1 has programs compiled")
 	}
 	return nil
 }

@@ -134,7 +134,8 @@ func (p *parser) begin(id uint32, tag, data []byte) error {
 	}
 	l.Name = text(data[80 : 80+nameSize])
 	l.Loader.Comm = text(data[80+nameSize : 80+2*nameSize])
-	x.want = counts{maps: u32(112), funcs: u32(116), lines: u32(120), jitedLines: u32(124), btf: u64(128), insns: u32(136)}
+	x.want = counts{maps: u32(112), funcs: u32(116), lines: u32(120), jitedLines: u32(124), btf: u64(128),
+		insns: u32(136)}
 	if p.parts == nil {
 		p.parts = make(map[uint32]*partial)
 	}
@@ -172,7 +173,8 @@ func (x *partial) array(kind uint32, index int, address uint64, tag []byte) {
 		}
 	case kindLines:
 		for at := 0; at+16 <= len(b); at += 16 {
-			l.Lines = append(l.Lines, perfdata.BPFLine{Insn: u32(at), File: u32(at + 4), Text: u32(at + 8), LineCol: u32(at + 12)})
+			l.Lines = append(l.Lines,
+				perfdata.BPFLine{Insn: u32(at), File: u32(at + 4), Text: u32(at + 8), LineCol: u32(at + 12)})
 		}
 	case kindJITedLines:
 		for at := 0; at+8 <= len(b); at += 8 {

@@ -216,7 +216,8 @@ func (p *parser) readFile(b []byte) error {
 	if int64(id) != int64(len(p.files)) {
 		return fmt.Errorf("%w: file %d after file %d", ErrRecord, id, len(p.files)-1)
 	}
-	f := &File{ID: id, Major: dev >> 20, Minor: dev & 0xfffff, Inode: le.Uint64(b[8:]), Magic: le.Uint32(b[20:]), Generation: le.Uint32(b[24:])}
+	f := &File{ID: id, Major: dev >> 20, Minor: dev & 0xfffff, Inode: le.Uint64(b[8:]), Magic: le.Uint32(b[20:]),
+		Generation: le.Uint32(b[24:])}
 	f.Path = f.name(b[1], b[fileSize:])
 	p.files = append(p.files, f)
 	return nil

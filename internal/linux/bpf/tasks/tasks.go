@@ -84,7 +84,8 @@ func (p *Programs) run(program *ebpf.Program, pause func() error) error {
 	for {
 		n, err := read(p.buf[left:])
 		switch {
-		case errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EINTR): // it went through many objects without a record
+		// it went through many objects without a record
+		case errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EINTR):
 			continue
 		case errors.Is(err, io.EOF) && left == 0:
 			return nil

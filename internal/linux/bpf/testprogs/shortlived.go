@@ -169,7 +169,8 @@ func (b *ShortLived) live(name string, life time.Duration, during func(uintptr) 
 	defer pin.Unpin()
 	a := b.attr
 	copy(a.name[:len(a.name)-1], name)
-	for to, from := range map[*uint64][]byte{&a.code: b.code, &a.license: b.license, &a.funcs: b.funcs, &a.lines: b.lines} {
+	for to, from := range map[*uint64][]byte{&a.code: b.code, &a.license: b.license, &a.funcs: b.funcs,
+		&a.lines: b.lines} {
 		pin.Pin(&from[0])
 		*to = uint64(uintptr(unsafe.Pointer(&from[0])))
 	}
