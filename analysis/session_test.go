@@ -200,7 +200,7 @@ func TestSamePathOtherProgram(t *testing.T) {
 	}
 }
 
-func TestUnresolvedIsToldAndKept(t *testing.T) {
+func TestUnresolvedIsReportedAndKept(t *testing.T) {
 	testutil.Require(t, testutil.Tool("gcc"))
 	prog := compile(t, "hot")
 	r := newRecording(t, 0)
@@ -391,9 +391,9 @@ func TestBPFSymbols(t *testing.T) {
 	}
 }
 
-// TestForeignDumpsAreTold: dumped stacks of an architecture that cannot be
+// TestForeignDumpsAreReported: dumped stacks of an architecture that cannot be
 // unwound.
-func TestForeignDumpsAreTold(t *testing.T) {
+func TestForeignDumpsAreReported(t *testing.T) {
 	for _, stacks := range []bool{true, false} {
 		r := newRecording(t, perf.SampleTID|perf.SampleCallchain|perf.SampleRegsUser|perf.SampleStackUser)
 		sm := sample(1, 0x1000)

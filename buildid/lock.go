@@ -24,7 +24,7 @@ const (
 // lock takes the store's lock, which ends with the process, and returns what
 // releases it. It is held for a few system calls. Where there is no lock to be
 // had (a file system without locks, another user's store), both sides do
-// without: place then makes again what was removed under its hands.
+// without: place then makes again what was removed meanwhile.
 //
 // Only its owner can open the lock's file, so that nobody else can hold it.
 func (s *Store) lock(mode lockMode) (unlock func()) {

@@ -66,11 +66,11 @@ func (r *Recorder) openBPF() error {
 
 // begin reads the programs that run, before the file is begun: its features
 // tell of them also if the recorder is killed.
-func (b *bpfWatch) begin(slept uint64) error {
+func (b *bpfWatch) begin(bootOffset uint64) error {
 	if b == nil {
 		return nil
 	}
-	if err := b.watcher.Start(slept); err != nil {
+	if err := b.watcher.Start(bootOffset); err != nil {
 		return err
 	}
 	// Without the right to, those that are loaded from now on may still be read.

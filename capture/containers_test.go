@@ -102,12 +102,12 @@ func checkNames(t *testing.T, rec *recording, list ...*testutil.Container) {
 	for i := range c.samples {
 		sampled[c.samples[i].Cgroup]++
 	}
-	told := map[uint64]string{}
+	paths := map[uint64]string{}
 	namespaces := map[int32]bool{}
 	for _, r := range c.records {
 		switch r := r.(type) {
 		case *perf.Cgroup:
-			told[r.ID] = r.Path
+			paths[r.ID] = r.Path
 		case *perf.Namespaces:
 			namespaces[r.PID] = true
 		}
@@ -119,8 +119,8 @@ func checkNames(t *testing.T, rec *recording, list ...*testutil.Container) {
 			continue
 		}
 		id := uint64(found.CgroupID)
-		if sampled[id] == 0 || told[id] != want.CgroupPath || !namespaces[int32(want.PID)] {
-			t.Errorf("container %s: %d samples, CGROUP %q (want %q), NAMESPACES %v", want.ID, sampled[id], told[id], want.CgroupPath, namespaces[int32(want.PID)])
+		if sampled[id] == 0 || paths[id] != want.CgroupPath || !namespaces[int32(want.PID)] {
+			t.Errorf("container %s: %d samples, CGROUP %q (want %q), NAMESPACES %v", want.ID, sampled[id], paths[id], want.CgroupPath, namespaces[int32(want.PID)])
 		}
 	}
 }

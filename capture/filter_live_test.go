@@ -107,7 +107,7 @@ func TestFilterContainer(t *testing.T) {
 		testutil.Tool("runc", "perf", "gcc", "nsenter"))
 	prog := workerProgram(t)
 	a, b, host := contained(t, prog, "a"), contained(t, prog, "b"), started(t, false, prog)
-	entered := started(t, true, "nsenter", "-t", strconv.Itoa(a.pid), "-m", "-p", "/app/worker")
+	insider := started(t, true, "nsenter", "-t", strconv.Itoa(a.pid), "-m", "-p", "/app/worker")
 	probe := "uprobe:" + prog + ":hit"
 	for name, o := range map[string]Options{"kernel": {}, "recorder": {NoBPF: true}} {
 		t.Run(name, func(t *testing.T) {
@@ -116,7 +116,7 @@ func TestFilterContainer(t *testing.T) {
 			o.Groups = groups(t, "cpu-clock", priority, probe)
 			peer := startPerf(t, priority)
 			rec := recordWhile(t, o, func() {
-				for _, w := range []*worker{a, b, host, entered} {
+				for _, w := range []*worker{a, b, host, insider} {
 					w.calls(t, 500)
 				}
 			})
@@ -126,13 +126,13 @@ func TestFilterContainer(t *testing.T) {
 			by := samplesBy(t, rec.path)
 			foreign := 0
 			for event, got := range by {
-				if event != "cpu-clock" && (got[a.pid] != 500 || got[entered.pid] != 500) || got[a.pid] == 0 || got[entered.pid] == 0 {
-					t.Errorf("%s: %v, want 500 of %d and of %d, or some of a clock", event, got, a.pid, entered.pid)
+				if event != "cpu-clock" && (got[a.pid] != 500 || got[insider.pid] != 500) || got[a.pid] == 0 || got[insider.pid] == 0 {
+					t.Errorf("%s: %v, want 500 of %d and of %d, or some of a clock", event, got, a.pid, insider.pid)
 				}
 				if got[b.pid]+got[host.pid] != 0 {
 					t.Errorf("%s: %v, want none of %d and %d", event, got, b.pid, host.pid)
 				}
-				foreign += total2(got) - got[a.pid] - got[entered.pid]
+				foreign += total2(got) - got[a.pid] - got[insider.pid]
 			}
 			// Containers of other tests may start meanwhile. On a machine so busy
 			// that nobody is asked for seconds, some of them is kept.

@@ -54,7 +54,7 @@ int main(int argc, char **argv) {
 // A file system whose server never answers, mounted over the directories of
 // mapped files in a container and on the host, or with a mapped file itself, is
 // not even asked. Everything else is named and kept.
-func TestSilentFUSE(t *testing.T) {
+func TestHangingFUSE(t *testing.T) {
 	testutil.Require(t, testutil.Root, testutil.PerfEvents, testutil.CgroupV2, testutil.Tool("runc", "gcc"))
 	testutil.CheckLeaks(t)
 	// Nobody else's have these names.

@@ -63,13 +63,13 @@ func TestLossLedger(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := read(t, rec.path)
-	var told uint64
+	var reported uint64
 	for _, r := range c.records {
 		if l, ok := r.(*perf.Lost); ok {
-			told += l.N
+			reported += l.N
 		}
 	}
-	if told == 0 {
+	if reported == 0 {
 		t.Fatal("nothing was lost")
 	}
 	if rec.res.LostSideband != 0 {
@@ -82,8 +82,8 @@ func TestLossLedger(t *testing.T) {
 	for _, n := range c.table.Lost.Cgroups {
 		byGroup += n.Samples
 	}
-	if byCPU != rec.res.Lost || byGroup == 0 || byGroup > told || told > rec.res.Lost {
-		t.Errorf("lost %d, by cpu %d, by cgroup %d, LOST records tell of %d", rec.res.Lost, byCPU, byGroup, told)
+	if byCPU != rec.res.Lost || byGroup == 0 || byGroup > reported || reported > rec.res.Lost {
+		t.Errorf("lost %d, by cpu %d, by cgroup %d, LOST records tell of %d", rec.res.Lost, byCPU, byGroup, reported)
 	}
 	if len(rec.res.LostBy) == 0 || rec.res.LostBy[0].Label == "" {
 		t.Errorf("lost by container: %+v", rec.res.LostBy)

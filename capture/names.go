@@ -164,9 +164,9 @@ func (n *names) run(ctx context.Context) {
 
 // pauseFor is how long to wait with the next question when the last one took so
 // long and was begun so long ago.
-func pauseFor(took, ago time.Duration, urgent bool) time.Duration {
+func pauseFor(took, ago time.Duration, waiting bool) time.Duration {
 	share := time.Duration(refreshShare)
-	if urgent {
+	if waiting {
 		share = waitingShare
 	}
 	return max(settleTime, minRefresh-ago, share*took-ago)

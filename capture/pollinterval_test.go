@@ -11,7 +11,7 @@ import (
 
 // A recorder looks often while files are new, less often where all are known,
 // and lets the kernel wake it when nothing happens.
-func TestPace(t *testing.T) {
+func TestPollInterval(t *testing.T) {
 	p := newPollInterval(sidebandRing)
 	now := time.Unix(1000, 0)
 	known := observation{fill: 0.01}

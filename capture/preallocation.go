@@ -13,10 +13,10 @@ import (
 // preallocation has the file system set disk space aside ahead of the recording. Where
 // blocks are found for each page as it is written, which ext4 does, that takes
 // a third of the time of writing. A killed recorder leaves up to roomStep bytes
-// set aside behind the end of the file, until that is removed or truncated.
+// preallocated behind the end of the file, until that is removed or truncated.
 type preallocation struct {
 	file *os.File
-	off  bool  // nothing more is set aside
+	off  bool  // nothing more is preallocated
 	end  int64 // of what is
 }
 
@@ -24,7 +24,7 @@ const (
 	preallocStep = 32 << 20
 	// preallocMinFile is how large a file is for which it is worth the trouble.
 	preallocMinFile = 4 << 20
-	// preallocFreeShare is how many times as much must be free: what is set aside is
+	// preallocFreeShare is how many times as much must be free: what is preallocated is
 	// missing elsewhere.
 	preallocFreeShare = 32
 )

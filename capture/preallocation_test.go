@@ -13,8 +13,8 @@ import (
 	"github.com/gantry-tools/gantry/internal/linux/sys"
 )
 
-// Disk space is set aside ahead of a file that grows, and given back.
-func TestRoom(t *testing.T) {
+// Disk space is preallocated ahead of a file that grows, and given back.
+func TestPreallocation(t *testing.T) {
 	f, err := os.Create(filepath.Join(t.TempDir(), "out"))
 	if err != nil {
 		t.Fatal(err)
@@ -42,13 +42,13 @@ func TestRoom(t *testing.T) {
 	}
 	m.extend(preallocMinFile)
 	if n := blocks(); fs.Ext4 && fs.Free > preallocFreeShare*preallocStep*2 && n < preallocStep || !fs.Ext4 && n >= preallocStep {
-		t.Errorf("%d bytes set aside on %+v", n, fs)
+		t.Errorf("%d bytes preallocated on %+v", n, fs)
 	}
 	if err := m.finish(); err != nil {
 		t.Fatal(err)
 	}
 	if n := blocks(); n >= preallocStep {
-		t.Errorf("%d bytes are still set aside", n)
+		t.Errorf("%d bytes are still preallocated", n)
 	}
 	if info, err := f.Stat(); err != nil || info.Size() != preallocMinFile+3 {
 		t.Errorf("%v, %v: the size has changed", info, err)

@@ -20,7 +20,7 @@ const (
 	drainerPriority = 2
 )
 
-// spareProcs is how many more goroutines may run at once in a hurry. A thread
+// spareProcs is how many more goroutines may run at once while rings are drained at real-time priority. A thread
 // that comes back from a system call waits until one of so many places is free,
 // whatever its priority is; those of the CPUs may be taken by goroutines whose
 // threads wait for a CPU.
@@ -30,7 +30,7 @@ const spareProcs = 4
 // that a ring is full before a busy machine lets the recorder run. It is nil
 // where that is not needed or not permitted, and for a recorder that compresses,
 // which would take the time from what is recorded.
-func (r *Recorder) setRealtime() (calm func()) {
+func (r *Recorder) setRealtime() (leave func()) {
 	if !r.opts.dumpsStacks() || r.opts.Compress != 0 {
 		return nil
 	}
@@ -106,12 +106,12 @@ func newRingDrainer(rings []*ring, size int) (_ *ringDrainer, err error) {
 	}
 	c.poll.Blocking()
 	for _, ring := range rings {
-		room := max(min(drainRings*ring.Size(), maxDrainBuffer), ring.Size())
+		capacity := max(min(drainRings*ring.Size(), maxDrainBuffer), ring.Size())
 		for i := range ring.drained.buffers {
 			if ring.sideband && i > 0 {
 				break // it is copied from there at once
 			}
-			m, err := sys.Memory(room, min(ring.Size(), readyBuffer))
+			m, err := sys.Memory(capacity, min(ring.Size(), readyBuffer))
 			if err != nil {
 				return nil, err
 			}

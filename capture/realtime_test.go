@@ -36,7 +36,7 @@ func (f *heldUp) Write(b []byte) (int, error) {
 
 // While the output does not take anything, more samples than a ring holds are
 // taken out of it, and none of them is lost or out of order in the file.
-func TestCatchWhileHeldUp(t *testing.T) {
+func TestDrainWhileHeldUp(t *testing.T) {
 	testutil.Require(t, testutil.Root, testutil.PerfEvents)
 	const size = 128 << 10
 	r, err := Open(Options{CallGraph: DWARF, Frequency: 999, RingSize: size, Duration: time.Second,

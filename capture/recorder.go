@@ -284,9 +284,9 @@ func (r *Recorder) record(ctx context.Context) error {
 		}
 	}
 	// The rings of sideband fill up from here on, while the snapshot is taken, too.
-	calm := r.setRealtime()
-	if calm != nil {
-		defer calm()
+	leave := r.setRealtime()
+	if leave != nil {
+		defer leave()
 	}
 	if err := r.writeStatus(ctx); err != nil {
 		return err
@@ -300,7 +300,7 @@ func (r *Recorder) record(ctx context.Context) error {
 			return err
 		}
 	}
-	if !r.set.onExec && calm == nil {
+	if !r.set.onExec && leave == nil {
 		// Where the thread is parked with its goroutine, each wake-up
 		// costs another thread's as well.
 		r.unlock()

@@ -110,7 +110,7 @@ func (s *scanner) sample(time, last uint64, t *tally) {
 	}
 }
 
-// settle books the samples of the current run.
+// settle counts the samples of the current run.
 func (s *scanner) settle() {
 	if s.n != 0 {
 		addCount(s.cgroups, s.run, s.n)
@@ -118,7 +118,7 @@ func (s *scanner) settle() {
 	}
 }
 
-// maxCounted bounds the cgroups that samples are booked by.
+// maxCounted bounds the cgroups that samples are counted by.
 const maxCounted = 1 << 18
 
 // addCount adds to the account of a cgroup, or where there are too many to that of

@@ -219,7 +219,7 @@ func TestNamesPause(t *testing.T) {
 	const ms = time.Millisecond
 	for _, tt := range []struct {
 		took, ago time.Duration
-		urgent    bool
+		waiting   bool
 		want      time.Duration
 	}{
 		{ms, ms, false, minRefresh - ms},
@@ -230,7 +230,7 @@ func TestNamesPause(t *testing.T) {
 		{time.Second, time.Second, true, time.Second},
 		{time.Second, time.Minute, false, settleTime},
 	} {
-		if got := pauseFor(tt.took, tt.ago, tt.urgent); got != tt.want {
+		if got := pauseFor(tt.took, tt.ago, tt.waiting); got != tt.want {
 			t.Errorf("%+v: %v", tt, got)
 		}
 	}

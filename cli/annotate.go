@@ -66,7 +66,7 @@ func (f *annotateFlags) register(cmd *cobra.Command) {
 	fl.StringVar(&f.objdump, "objdump", defaultObjdump,
 		"`PROGRAM` that shows instructions unknown to gantry, none for none")
 	fl.IntVar(&f.opts.Width, "width", 0, "columns to fit in (default: the terminal's, else unlimited)")
-	fl.BoolVar(&f.stdio, "stdio", false, "plain text, as always (for hands that know perf)")
+	fl.BoolVar(&f.stdio, "stdio", false, "plain text, as always (for users of perf)")
 }
 
 func (f *annotateFlags) run(e *env, cmd *cobra.Command, args []string) error {
@@ -131,14 +131,14 @@ func (f *annotateFlags) write(e *env, w io.Writer, list []*annotate.Function, ar
 	if f.format == "json" {
 		return annotate.JSON(w, list, arch, &f.opts)
 	}
-	told := make(map[string]bool)
+	reported := make(map[string]bool)
 	for _, fn := range list {
 		l := annotate.List(fn, arch, &f.opts)
 		if err := annotate.Text(w, l, &f.opts); err != nil {
 			return err
 		}
-		if l.Err != nil && !told[fn.Path] {
-			told[fn.Path] = true
+		if l.Err != nil && !reported[fn.Path] {
+			reported[fn.Path] = true
 			explainNoCode(e.stderr, l)
 		}
 	}

@@ -130,8 +130,8 @@ func (f *bpfLogFlags) live(e *env, cmd *cobra.Command) error {
 	ctx, cancel := context.WithCancel(cmd.Context())
 	defer cancel()
 	t := &bpfLogger{f: f, to: e.stdout, ctx: ctx, cancel: cancel, containers: r, names: newBPFNames(r.Table()),
-		wall: func(ns uint64) time.Time { return began.Add(time.Duration(ns)) }, book: bpfprog.NewProgramTable()}
-	w, err := bpfprog.OpenWatcher(bpfprog.WatchOptions{Table: t.book, Load: t.load, Unload: t.unload})
+		wall: func(ns uint64) time.Time { return began.Add(time.Duration(ns)) }, programs: bpfprog.NewProgramTable()}
+	w, err := bpfprog.OpenWatcher(bpfprog.WatchOptions{Table: t.programs, Load: t.load, Unload: t.unload})
 	if err != nil {
 		return err
 	}
@@ -147,7 +147,7 @@ func (f *bpfLogFlags) live(e *env, cmd *cobra.Command) error {
 	}
 	fmt.Fprintln(e.stderr, "gantry: following BPF programs; Ctrl-C ends it")
 	err = w.Run(ctx)
-	sumUpBPF(e.stderr, t.book.Tally())
+	sumUpBPF(e.stderr, t.programs.Tally())
 	return errors.Join(err, t.failed)
 }
 
@@ -170,7 +170,7 @@ type bpfLogger struct {
 	containers *container.Resolver
 	names      *bpfNames
 	wall       func(uint64) time.Time
-	book       *bpfprog.ProgramTable
+	programs   *bpfprog.ProgramTable
 	failed     error
 }
 
@@ -179,7 +179,7 @@ func (t *bpfLogger) load(id uint32) { t.log("load", id) }
 func (t *bpfLogger) unload(id uint32) { t.log("unload", id) }
 
 func (t *bpfLogger) log(action string, id uint32) {
-	p, ok := t.book.Program(id)
+	p, ok := t.programs.Program(id)
 	if !ok || t.failed != nil {
 		return
 	}
@@ -187,7 +187,7 @@ func (t *bpfLogger) log(action string, id uint32) {
 	x.Time = x.Loaded
 	if action == "unload" {
 		x.Time = x.Unloaded
-		t.book.Forget(id)
+		t.programs.Forget(id)
 	}
 	if l := p.Loader; l != nil && l.Cgroup != 0 && x.Loader.Container == "" {
 		t.containers.Refresh(t.ctx) // a new one

@@ -172,11 +172,11 @@ func (b *bpfEvents) event(x *perf.BPFEvent, rec *perfdata.Record) {
 	if x.Tag != [8]byte{} {
 		l.Tag = hex.EncodeToString(x.Tag[:])
 	}
-	told := !rec.HasTime || rec.Time == 0 || x.Misc&perf.MiscStatusOnly != 0 // of what was there
+	synthesized := !rec.HasTime || rec.Time == 0 || x.Misc&perf.MiscStatusOnly != 0 // of what was there
 	switch {
 	case x.EventType == perf.BPFEventProgUnload:
 		l.Unloaded = rec.Time
-	case !told:
+	case !synthesized:
 		l.Loaded, l.Before = rec.Time, false
 	case l.Loaded == 0:
 		l.Before = true

@@ -144,7 +144,7 @@ func (fullWriter) Write([]byte) (int, error) { return 0, fs.ErrInvalid }
 func TestBPFFollowFull(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	logger := &bpfLogger{f: &bpfLogFlags{formatFlags: formatFlags{format: "text"}}, to: fullWriter{}, ctx: ctx, cancel: cancel, book: bpfprog.NewProgramTable()}
+	logger := &bpfLogger{f: &bpfLogFlags{formatFlags: formatFlags{format: "text"}}, to: fullWriter{}, ctx: ctx, cancel: cancel, programs: bpfprog.NewProgramTable()}
 	logger.load(1)
 	if ctx.Err() != nil {
 		t.Error("ended without a program")

@@ -131,7 +131,7 @@ func (f *containersFlags) list(e *env, cmd *cobra.Command, args []string) error 
 	return nil
 }
 
-// seeContainers is the cure for blind.
+// seeContainers is the hint for blind.
 const seeContainers = "run as root to see all containers and names"
 
 // blind: something was closed to this user, so what was not found may be there.

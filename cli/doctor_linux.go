@@ -29,7 +29,7 @@ func newDoctorCmd(e *env) *cobra.Command {
 	f := new(doctorFlags)
 	cmd := &cobra.Command{
 		Use:   "doctor [flags] [CHECK...]",
-		Short: "say what works here, which layer says no, and the smallest cure",
+		Short: "say what works here, which layer says no, and the smallest change",
 		Long: `Try what recording needs, on this machine and with the rights of this user: open
 the events, map the rings, read the files. For what does not work, say which
 layer refuses (seccomp, perf_event_paranoid, a capability, a security module,
@@ -157,7 +157,7 @@ func examine(p *probe.Prober, names []string) (*diagnosis, error) {
 	return d, nil
 }
 
-// spare: a no that needs no cure.
+// spare: a no that needs no hint.
 func spare(r probe.Result) bool { return r.Answer == probe.No && r.Effort == probe.EffortNone }
 
 func judge(r probe.Result, must bool) observation {

@@ -62,11 +62,11 @@ func TestDoctorText(t *testing.T) {
 	}
 }
 
-// In a container there is one cure, and it is complete.
+// In a container there is one hint, and it is complete.
 func TestDoctorContainer(t *testing.T) {
 	d := sick()
 	d.Privilege.InPIDNS, d.Privilege.InContainer = true, true
-	list := d.cures()
+	list := d.hints()
 	var runs int
 	for _, c := range list {
 		if c.text == dockerRun {
@@ -83,7 +83,7 @@ func TestDoctorContainer(t *testing.T) {
 	}
 }
 
-// What needs no cure fails nobody who asks for it.
+// What needs no hint fails nobody who asks for it.
 func TestDoctorSpare(t *testing.T) {
 	for want, r := range map[bool]probe.Result{
 		true:  {Answer: probe.No, Effort: probe.EffortNone},

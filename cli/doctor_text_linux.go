@@ -70,7 +70,7 @@ type hintGroup struct {
 	spare  bool // for what recording works without
 }
 
-// order sorts cures: the smallest change first, of those what recording needs.
+// order sorts hints: the smallest change first, of those what recording needs.
 func (c hintGroup) order() int {
 	n := 2 * int(c.effort)
 	if c.effort == probe.EffortNone {
@@ -91,10 +91,10 @@ const dockerRun = "run gantry on the host, or in a container of: docker run --pi
 	"-v /var/log/containers:/var/log/containers:ro ... " +
 	"(Docker 20.10 knows no PERFMON and BPF: --cap-add SYS_ADMIN in place of both)"
 
-// cures are the changes that would help, the smallest first. Capabilities that
+// hints are the changes that would help, the smallest first. Capabilities that
 // several checks lack are one change: those that recording needs, and with them
 // those for detail, because a setcap takes back what the last one gave.
-func (d *diagnosis) cures() []hintGroup {
+func (d *diagnosis) hints() []hintGroup {
 	var list []hintGroup
 	add := func(f observation, text string, effort probe.Effort) {
 		spare := !f.bad()
@@ -144,7 +144,7 @@ func (d *diagnosis) needs(counts func(observation) bool) []sys.Capability {
 }
 
 func (d *diagnosis) writeCures(b *strings.Builder) {
-	list := d.cures()
+	list := d.hints()
 	if len(list) == 0 {
 		return
 	}

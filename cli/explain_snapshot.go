@@ -21,7 +21,7 @@ type snapshotNote struct {
 		Processes int `json:"processes"`
 		Mappings  int `json:"mappings"`
 		Missed    int `json:"missed"`
-		Unheeded  int `json:"unheeded"`
+		Dropped   int `json:"unheeded"`
 	} `json:"snapshot"`
 }
 
@@ -37,10 +37,10 @@ func explainSnapshot(stderr io.Writer, name string, gantry []byte, verbose bool)
 		fmt.Fprintf(stderr, "gantry: %s: %s missed when the recording began: their functions may have no names\n",
 			name, plural(s.Missed, "process was", "processes were"))
 	}
-	if s.Unheeded > 0 {
+	if s.Dropped > 0 {
 		fmt.Fprintf(stderr, "gantry: %s: so many processes began and ended while the recording began that %s not "+
 			"heeded: functions of some may have no names\n",
-			name, plural(s.Unheeded, "event was", "events were"))
+			name, plural(s.Dropped, "event was", "events were"))
 	}
 	if !verbose {
 		return

@@ -29,7 +29,7 @@ func TestWorthNaming(t *testing.T) {
 	}
 }
 
-// Errors and cures name what is called as a container likes.
+// Errors and hints name what is called as a container likes.
 func TestExplainHostile(t *testing.T) {
 	var b strings.Builder
 	err := errors.Join(errors.New("open \x1b[2J"), errors.New("second"))

@@ -13,7 +13,7 @@ import (
 	"github.com/gantry-tools/gantry/internal/hint"
 )
 
-// What gantry says to hands that know perf, kubectl or docker: the words that
+// What gantry says to users of perf, kubectl or docker: the words that
 // they write and gantry does not have, with what does the same.
 
 const (
@@ -105,9 +105,9 @@ func perfFlagHint(command string, err error) string {
 		return ""
 	}
 	name := unknown.GetSpecifiedName()
-	for _, cure := range slices.Sorted(maps.Keys(perfFlags[command])) {
-		if slices.Contains(strings.Fields(perfFlags[command][cure]), name) {
-			return cure
+	for _, text := range slices.Sorted(maps.Keys(perfFlags[command])) {
+		if slices.Contains(strings.Fields(perfFlags[command][text]), name) {
+			return text
 		}
 	}
 	return ""
@@ -130,11 +130,11 @@ var otherCommands = map[string]string{
 }
 
 // withHint attaches what to do, if something is known, to err.
-func withHint(err error, cure string) error {
-	if cure == "" {
+func withHint(err error, text string) error {
+	if text == "" {
 		return err
 	}
-	return hint.Wrap(err, cure)
+	return hint.Wrap(err, text)
 }
 
 // checkNamespaces refuses what is no name: perf's -n is a switch, behind which

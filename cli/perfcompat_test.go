@@ -16,19 +16,19 @@ func TestPerfFlags(t *testing.T) {
 	for _, cmd := range root.Commands() {
 		seen[cmd.Name()] = true
 		known := make(map[string]string)
-		for cure, names := range perfFlags[cmd.Name()] {
+		for text, names := range perfFlags[cmd.Name()] {
 			for name := range strings.FieldsSeq(names) {
 				if other, twice := known[name]; twice {
-					t.Errorf("%s: %s has two answers: %s; %s", cmd.Name(), name, other, cure)
+					t.Errorf("%s: %s has two answers: %s; %s", cmd.Name(), name, other, text)
 				}
-				known[name] = cure
+				known[name] = text
 				flag := "--" + name
 				if len(name) == 1 {
 					flag = "-" + name
 				}
 				var stdout, stderr bytes.Buffer
 				status := Main(strings.NewReader(""), &stdout, &stderr, []string{cmd.Name(), flag})
-				if status != 2 || !strings.Contains(stderr.String(), "\nhint: "+cure+"\n") {
+				if status != 2 || !strings.Contains(stderr.String(), "\nhint: "+text+"\n") {
 					t.Errorf("gantry %s %s: status %d, %s", cmd.Name(), flag, status, stderr.String())
 				}
 			}

@@ -111,11 +111,11 @@ func (f *recordFlags) chooseNamed(r *container.Resolver, c *container.Choice) er
 				container.Printable(c.Match.String())))
 		return nil
 	case errors.Is(err, container.ErrNoMatch):
-		cure := nearContainers(t, c.Match.String()) + "; --wait records it once it starts"
+		text := nearContainers(t, c.Match.String()) + "; --wait records it once it starts"
 		if strings.HasPrefix(c.Text, "/") {
-			cure = "--cgroup PATH records what is no container's cgroup, with all below it; " + cure
+			text = "--cgroup PATH records what is no container's cgroup, with all below it; " + text
 		}
-		return hint.Wrap(fmt.Errorf("%q: %w", c.Text, container.ErrNoMatch), cure)
+		return hint.Wrap(fmt.Errorf("%q: %w", c.Text, container.ErrNoMatch), text)
 	case err != nil:
 		return hint.Wrap(err, matchHint(err))
 	}

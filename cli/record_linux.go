@@ -120,7 +120,7 @@ func (f *recordFlags) run(e *env, cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	// Only now: an error is one line and its cure.
+	// Only now: an error is one line and its hint.
 	for _, n := range append(f.notes, r.Notes()...) {
 		say.note(n)
 	}

@@ -106,7 +106,7 @@ func (f *reportFlags) register(cmd *cobra.Command) {
 		"first levels of flame graphs and folded stacks, as --sort (default container,comm)")
 	fl.StringVar(&f.title, "title", "", "title of a flame graph")
 	fl.IntVar(&f.width, "width", 0, "columns to fit in (default: the terminal's, else unlimited)")
-	fl.BoolVar(&f.stdio, "stdio", false, "plain text, as always (for hands that know perf)")
+	fl.BoolVar(&f.stdio, "stdio", false, "plain text, as always (for users of perf)")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false,
 		"name all binaries without symbols, also those that hardly matter, and how the recording began")
 }
@@ -440,9 +440,9 @@ func isTerminal(w io.Writer) bool {
 }
 
 // refuseTerminal refuses to write bytes that are no text to a terminal.
-func refuseTerminal(e *env, path, cure string) error {
+func refuseTerminal(e *env, path, text string) error {
 	if path != "-" || !isTerminal(e.stdout) {
 		return nil
 	}
-	return hint.Wrap(errors.New("standard output is a terminal"), cure)
+	return hint.Wrap(errors.New("standard output is a terminal"), text)
 }

@@ -162,8 +162,8 @@ func noSuchCommand(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	err := fmt.Errorf("there is no command %q", args[0])
-	if cure := otherCommands[args[0]]; cure != "" {
-		return usageError(cmd, withHint(err, cure))
+	if text := otherCommands[args[0]]; text != "" {
+		return usageError(cmd, withHint(err, text))
 	}
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 		return &exitError{code: 2, err: hint.Wrap(err, fmt.Sprintf("did you mean '%s %s'?", cmd.Name(), near[0]))}

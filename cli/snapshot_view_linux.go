@@ -216,11 +216,11 @@ func (v *snapshotView) writeMaps(w io.Writer, width int) error {
 			m := &p.Mappings[i]
 			head := fmt.Sprintf("  %12x %8x %s %-*s ", m.Start, m.End-m.Start, m.Prot, shortID,
 				m.BuildID[:min(shortID, len(m.BuildID))])
-			room := 0
+			columns := 0
 			if width > 0 {
-				room = max(width-len(head), minCut)
+				columns = max(width-len(head), minCut)
 			}
-			fmt.Fprintln(b, head+shorten(container.Printable(m.Path), room, cutBegin))
+			fmt.Fprintln(b, head+shorten(container.Printable(m.Path), columns, cutBegin))
 		}
 	}
 	return b.Flush()

@@ -45,13 +45,13 @@ func flagUsages(flags *pflag.FlagSet) string {
 // Blanks at the start of text stay and count as printed.
 func wrap(text string, indent, width int) string {
 	lead := text[:len(text)-len(strings.TrimLeft(text, " "))]
-	room := width - indent
+	columns := width - indent
 	if lead != "" {
-		room = width
+		columns = width
 	}
 	var b strings.Builder
 	b.WriteString(lead)
-	column, limit := len(lead), room
+	column, limit := len(lead), columns
 	for i, word := range strings.Fields(text) {
 		switch {
 		case i == 0:

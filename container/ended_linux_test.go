@@ -10,10 +10,10 @@ import (
 )
 
 // told is a source that tells what it holds.
-type told []Info
+type fixedSource []Info
 
-func (t told) Name() string                               { return "told" }
-func (t told) Containers(context.Context) ([]Info, error) { return t, nil }
+func (t fixedSource) Name() string                               { return "fixed" }
+func (t fixedSource) Containers(context.Context) ([]Info, error) { return t, nil }
 
 // TestEndedContainers: the runtime still knows a container whose process is
 // gone, and the recording saw its cgroup.
@@ -36,7 +36,7 @@ func TestEndedContainers(t *testing.T) {
 		{"no cgroup", true, info("c", "", 0), "/demo/c"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r, err := NewResolver(&ResolverOptions{Root: newFixture(t, "41 31 0:38 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n").root, Sources: []Source{told{c.info}}})
+			r, err := NewResolver(&ResolverOptions{Root: newFixture(t, "41 31 0:38 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n").root, Sources: []Source{fixedSource{c.info}}})
 			if err != nil {
 				t.Fatal(err)
 			}

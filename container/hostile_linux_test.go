@@ -14,16 +14,16 @@ import (
 )
 
 // slowTold is a source that tells what it has, after its time.
-type slowTold struct {
+type slowSource struct {
 	list []Info
 	err  error
 	hang bool
 	took *[]time.Duration // the time it was given
 }
 
-func (s slowTold) Name() string { return "told" }
+func (s slowSource) Name() string { return "slow" }
 
-func (s slowTold) Containers(ctx context.Context) ([]Info, error) {
+func (s slowSource) Containers(ctx context.Context) ([]Info, error) {
 	if end, ok := ctx.Deadline(); ok && s.took != nil {
 		*s.took = append(*s.took, time.Until(end))
 	}
@@ -42,8 +42,8 @@ func TestUserCannotRename(t *testing.T) {
 		f := newFixture(t, "41 31 0:38 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n")
 		f.cgroup("/sys/fs/cgroup"+victim+"/docker-"+hexA+".scope", "")
 		f.cgroup("/sys/fs/cgroup"+slice+"/docker-"+hexA+".scope", "")
-		tell := slowTold{list: []Info{{Container: Container{ID: hexA, Name: "evil", Image: "evil", Pod: "evil", Labels: map[string]string{"k": "v"}}, Owner: 1000}}}
-		r, err := NewResolver(&ResolverOptions{Root: f.root, Sources: []Source{tell}})
+		evil := slowSource{list: []Info{{Container: Container{ID: hexA, Name: "evil", Image: "evil", Pod: "evil", Labels: map[string]string{"k": "v"}}, Owner: 1000}}}
+		r, err := NewResolver(&ResolverOptions{Root: f.root, Sources: []Source{evil}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -68,8 +68,8 @@ func TestUsersShareTheirTime(t *testing.T) {
 	f := newFixture(t, "41 31 0:38 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n")
 	f.cgroup("/sys/fs/cgroup/a", "")
 	var given []time.Duration
-	slow := userSource{slowTold{hang: true, took: &given}}
-	r, err := NewResolver(&ResolverOptions{Root: f.root, Timeout: 200 * time.Millisecond, Sources: []Source{slow, slow, slow, slowTold{took: &given}}})
+	slow := userSource{slowSource{hang: true, took: &given}}
+	r, err := NewResolver(&ResolverOptions{Root: f.root, Timeout: 200 * time.Millisecond, Sources: []Source{slow, slow, slow, slowSource{took: &given}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -142,7 +142,7 @@ const maxNamesBytes = 1 << 25
 // namesLeft is the size of all names: those of .symtab, those of .dynsym, and
 // of these once more what the PLT calls. Growing later would copy them.
 func (s *symbolReader) namesLeft() uint64 {
-	room := uint64(0)
+	total := uint64(0)
 	for _, sec := range s.file.Sections {
 		if sec.Type != elf.SHT_SYMTAB && sec.Type != elf.SHT_DYNSYM ||
 			uint64(sec.Link) >= uint64(len(s.file.Sections)) {
@@ -152,9 +152,9 @@ func (s *symbolReader) namesLeft() uint64 {
 		if sec.Type == elf.SHT_DYNSYM {
 			size *= 2
 		}
-		room += size
+		total += size
 	}
-	return min(room, maxNamesBytes)
+	return min(total, maxNamesBytes)
 }
 
 // endless reports whether names has one that is longer than maxName.

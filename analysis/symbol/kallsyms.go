@@ -83,7 +83,7 @@ func ReadKallsyms(r io.Reader) (*Kallsyms, error) {
 // work.
 func ReadKallsymsAt(r io.Reader, addrs []uint64) (*Kallsyms, error) {
 	wanted, _ := sortAddrs(slices.Clone(addrs), nil)
-	return (&kallsymsParser{sieve: newKernelSubset(slices.Compact(wanted))}).read(r)
+	return (&kallsymsParser{subset: newKernelSubset(slices.Compact(wanted))}).read(r)
 }
 
 func (p *kallsymsParser) read(r io.Reader) (*Kallsyms, error) {
@@ -94,8 +94,8 @@ func (p *kallsymsParser) read(r io.Reader) (*Kallsyms, error) {
 	if p.hidden > 0 && !p.visible {
 		return nil, hint.Wrap(ErrRestricted, restrictedHint)
 	}
-	if p.sieve != nil {
-		p.names, p.entries = p.sieve.names, p.sieve.entries()
+	if p.subset != nil {
+		p.names, p.entries = p.subset.names, p.subset.entries()
 	}
 	k := &Kallsyms{dsos: p.dsos, text: p.text, end: p.end}
 	k.Table, k.dso = buildTable(unsafe.String(unsafe.SliceData(p.names), len(p.names)), p.entries, later, kallsymsPage)
@@ -105,7 +105,7 @@ func (p *kallsymsParser) read(r io.Reader) (*Kallsyms, error) {
 type kallsymsParser struct {
 	names     []byte
 	entries   []entry
-	sieve     *kernelSubset // takes names and entries, if there is one
+	subset    *kernelSubset // takes names and entries, if there is one
 	dsoByName map[string]uint16
 	dsos      []string
 	text, end uint64 // _text, _etext
@@ -168,8 +168,8 @@ func (p *kallsymsParser) parseLine(line []byte) error {
 	e := entry{start: addr, end: math.MaxUint64, noSize: true}
 	if e.bind, ok = textBinding(typ); !ok {
 		e.stop = true
-		if p.sieve != nil {
-			p.sieve.add(&e, nil)
+		if p.subset != nil {
+			p.subset.add(&e, nil)
 			return nil
 		}
 		p.entries = append(double(p.entries, 1), e)
@@ -204,14 +204,14 @@ func (p *kallsymsParser) addText(e entry, name, module []byte) error {
 		e.kind = id
 	}
 	used := len(p.names)
-	if p.sieve != nil {
-		used = len(p.sieve.names)
+	if p.subset != nil {
+		used = len(p.subset.names)
 	}
 	if used+len(name)+1 > maxKallsymsBytes {
 		return fmt.Errorf("line %d: names are longer than %d bytes", p.line, maxKallsymsBytes)
 	}
-	if p.sieve != nil {
-		p.sieve.add(&e, name)
+	if p.subset != nil {
+		p.subset.add(&e, name)
 		return nil
 	}
 	e.name = uint32(len(p.names))

@@ -2,7 +2,7 @@
 
 package symbol
 
-// A kernelSubset is a sieve for the symbols of the kernel. None of these has a
+// A kernelSubset is a subset of the symbols of the kernel. None of these has a
 // size: each ends where the next begins, so that besides the last symbol at or
 // before an address, it keeps the first behind it.
 type kernelSubset struct {
@@ -16,7 +16,7 @@ type kernelSubset struct {
 // which is the first, and which the last.
 type kernelGap struct{ first, last entry }
 
-// newKernelSubset makes a sieve for addresses that ascend, none of them twice.
+// newKernelSubset makes a subset of addresses that ascend, none of them twice.
 func newKernelSubset(wanted []uint64) *kernelSubset {
 	s := new(kernelSubset)
 	s.between.reset(wanted)

@@ -36,20 +36,20 @@ func sortEntries(entries []entry) {
 	for i := range entries {
 		keys[i] = (entries[i].start-low)<<placeBits | uint64(i)
 	}
-	room := make([]uint64, len(entries))
+	scratch := make([]uint64, len(entries))
 	for shift := placeBits; shift < placeBits+addrBits; shift += digitBits {
-		sortDigit(room, keys, shift)
-		keys, room = room, keys
+		sortDigit(scratch, keys, shift)
+		keys, scratch = scratch, keys
 	}
 	permute(entries, keys, 1<<placeBits-1)
 }
 
 // sortAddrs sorts addresses, as sortEntries does. It returns them and the
 // memory that it does not need any more, for the next call.
-func sortAddrs(addrs, room []uint64) (sorted, spare []uint64) {
+func sortAddrs(addrs, scratch []uint64) (sorted, spare []uint64) {
 	if len(addrs) < 1<<digitBits {
 		slices.Sort(addrs)
-		return addrs, room
+		return addrs, scratch
 	}
 	low, high := addrs[0], addrs[0]
 	for _, a := range addrs {
@@ -58,15 +58,15 @@ func sortAddrs(addrs, room []uint64) (sorted, spare []uint64) {
 	for i := range addrs {
 		addrs[i] -= low
 	}
-	room = slices.Grow(room[:0], len(addrs))[:len(addrs)]
+	scratch = slices.Grow(scratch[:0], len(addrs))[:len(addrs)]
 	for shift := 0; shift < bits.Len64(high-low); shift += digitBits {
-		sortDigit(room, addrs, shift)
-		addrs, room = room, addrs
+		sortDigit(scratch, addrs, shift)
+		addrs, scratch = scratch, addrs
 	}
 	for i := range addrs {
 		addrs[i] += low
 	}
-	return addrs, room
+	return addrs, scratch
 }
 
 // digitBits makes three digits of the addresses of most files.

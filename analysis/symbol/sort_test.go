@@ -32,7 +32,7 @@ func TestSortEntries(t *testing.T) {
 
 func TestSortAddrs(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
-	var room []uint64
+	var scratch []uint64
 	for _, span := range []uint64{1, 1 << 11, 1 << 25, math.MaxUint64} {
 		for _, n := range []int{0, 1, 1000, 5000} {
 			addrs := make([]uint64, n)
@@ -40,7 +40,7 @@ func TestSortAddrs(t *testing.T) {
 				addrs[i] = math.MaxUint64 - r.Uint64N(span)
 			}
 			want := slices.Sorted(slices.Values(addrs))
-			if addrs, room = sortAddrs(addrs, room); !slices.Equal(addrs, want) {
+			if addrs, scratch = sortAddrs(addrs, scratch); !slices.Equal(addrs, want) {
 				t.Fatalf("%d addresses in a span of %#x are not in order", n, span)
 			}
 		}

@@ -30,7 +30,7 @@ type gap struct {
 	cover uint64
 }
 
-// reset makes s a sieve for addresses that ascend, none of them twice.
+// reset makes s a subset of addresses that ascend, none of them twice.
 func (s *symbolSubset) reset(wanted []uint64) {
 	s.between.reset(wanted)
 	s.gaps, s.failed, s.aliases = s.gaps[:0], false, demangling{}

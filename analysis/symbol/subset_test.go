@@ -43,12 +43,12 @@ func someAddrs(r *rand.Rand, n int, limit uint64) []uint64 {
 	return slices.Compact(addrs)
 }
 
-// TestSieve compares with a table of all symbols, for symbols of all kinds
+// TestSubset compares with a table of all symbols, for symbols of all kinds
 // that lie in each other in all ways.
-func TestSieve(t *testing.T) {
+func TestSubset(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	const span, rounds = 300, 4000
-	sifted := 0
+	reduced := 0
 	var s symbolSubset
 	for round := range rounds {
 		names, entries := makeEntries(make([][2]uint64, 1+r.IntN(30))...)
@@ -73,21 +73,21 @@ func TestSieve(t *testing.T) {
 		if !ok {
 			continue
 		}
-		sifted++
+		reduced++
 		got, _ := buildTable(names, kept, new(demangling).better, 0)
 		want, _ := buildTable(names, entries, new(demangling).better, 0)
 		if t.Run("", func(t *testing.T) { sameLookups(t, addrs, &got, &want) }); t.Failed() {
 			t.Fatalf("round %d: %+v", round, entries)
 		}
 	}
-	if sifted < rounds/10 || sifted == rounds {
-		t.Errorf("%d of %d files could be sifted", sifted, rounds)
+	if reduced < rounds/10 || reduced == rounds {
+		t.Errorf("%d of %d files could be reduced", reduced, rounds)
 	}
 }
 
-// TestSieveOfSymbolsOnly: what most files have needs no table of all symbols,
+// TestSubsetOfSymbolsOnly: what most files have needs no table of all symbols,
 // labels in functions included.
-func TestSieveOfSymbolsOnly(t *testing.T) {
+func TestSubsetOfSymbolsOnly(t *testing.T) {
 	names, entries := makeEntries([2]uint64{10, 20}, [2]uint64{20, 60}, [2]uint64{30, 100}, [2]uint64{70, 90})
 	entries[2].label, entries[2].noSize = true, true
 	var s symbolSubset
@@ -96,15 +96,15 @@ func TestSieveOfSymbolsOnly(t *testing.T) {
 		s.add([]byte(names), &entries[i], anyName)
 	}
 	if _, ok := s.entries(); !ok {
-		t.Error("functions behind each other were not sifted")
+		t.Error("functions behind each other were not left out")
 	}
 	s.add([]byte(names), &entries[2], anyName)
 	if _, ok := s.entries(); ok {
-		t.Error("60 may be behind the label or not, and was sifted")
+		t.Error("60 may be behind the label or not, and was left out")
 	}
 	s.add([]byte(names), &entries[3], anyName)
 	if list, ok := s.entries(); ok {
-		t.Errorf("60 may be behind the label or not, and was sifted: %v", list)
+		t.Errorf("60 may be behind the label or not, and was left out: %v", list)
 	}
 }
 

@@ -22,7 +22,7 @@ type Process struct {
 	// Serial changes when Namespaces do, or what threads have for theirs.
 	Serial uint32
 
-	told    []perf.NSLink // what was told first: of threads that have no own
+	first   []perf.NSLink // what was told first: of threads that have no own
 	maps    *Maps
 	threads int     // alive or in their Grace
 	alive   *Thread // the last of those that have not exited
@@ -68,7 +68,7 @@ func (th *Thread) Namespaces() []perf.NSLink {
 	if th.own != nil {
 		return th.own
 	}
-	return th.Process.told
+	return th.Process.first
 }
 
 // Timeline is the state of a machine at one moment of a recording. It is not
@@ -229,8 +229,8 @@ func (t *Timeline) Apply(rec perf.Record, time uint64) {
 func (t *Timeline) namespaces(r *perf.Namespaces) {
 	th := t.Thread(r.PID, r.TID)
 	p := th.Process
-	if p.told == nil {
-		p.told = r.Links
+	if p.first == nil {
+		p.first = r.Links
 		p.Serial = t.nextSerial()
 	}
 	if (r.PID == r.TID || p.Namespaces == nil) && !isDescribed(p.Namespaces, r.Links) {
@@ -275,7 +275,7 @@ func (t *Timeline) fork(r *perf.Fork, status bool) {
 	if r.PID != r.PPID && r.Misc&perf.MiscForkExec == 0 && !status {
 		t.share(th.Process, parent.Process)
 		ns := parent.Namespaces()
-		th.Process.Namespaces, th.Process.told, th.Process.Serial = ns, ns, t.nextSerial()
+		th.Process.Namespaces, th.Process.first, th.Process.Serial = ns, ns, t.nextSerial()
 	}
 }
 

@@ -308,7 +308,7 @@ func (c *Client) fetch(ctx context.Context, server string, id buildid.ID, kind K
 // bury remembers that a server does not answer: each of a recording's hundreds
 // of files would wait for it. One that answered and then broke off is asked for
 // the next file.
-func (c *Client) bury(ctx context.Context, server string, err error, silent bool) error {
+func (c *Client) bury(ctx context.Context, server string, err error, quiet bool) error {
 	var u *url.Error
 	if errors.As(err, &u) {
 		err = u.Err // without the URL, which may have a password
@@ -321,7 +321,7 @@ func (c *Client) bury(ctx context.Context, server string, err error, silent bool
 		return c.fail(server, errLong)
 	case cause != nil: // the caller's
 		return cause
-	case !silent:
+	case !quiet:
 		return c.fail(server, err)
 	}
 	c.mu.Lock()

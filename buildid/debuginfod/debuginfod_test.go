@@ -323,10 +323,10 @@ func TestClient(t *testing.T) {
 		}
 		h.ServeHTTP(w, r)
 	}))
-	var told []int64
+	var progress []int64
 	c := newClient(t, Options{
 		Header:   http.Header{"X-Token": {"secret"}},
-		Progress: func(_ string, done, total int64) { told = append(told, done, total) },
+		Progress: func(_ string, done, total int64) { progress = append(progress, done, total) },
 	}, url+"/")
 	other, _ := buildid.New([]byte("no such file"))
 	for range 2 {
@@ -339,8 +339,8 @@ func TestClient(t *testing.T) {
 			t.Errorf("what is not there: %v", err)
 		}
 	}
-	if requests != 3 || len(told) < 4 || told[len(told)-1] != told[len(told)-2] {
-		t.Errorf("%d requests, progress %v", requests, told)
+	if requests != 3 || len(progress) < 4 || progress[len(progress)-1] != progress[len(progress)-2] {
+		t.Errorf("%d requests, progress %v", requests, progress)
 	}
 	want := Stats{Cached: 2, Downloaded: 2, Bytes: int64(len(f.binary) + len(f.debug)), Missing: 1}
 	if got := c.Stats(); got != want {

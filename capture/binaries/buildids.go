@@ -38,7 +38,7 @@ type resolvedFile struct {
 	key       binaryKey
 	state     FileState // when the id was read
 	round     uint64    // when the state was looked at last
-	collected *binary   // what the keeper made of it, nil: not offered
+	collected *binary   // what the collector made of it, nil: not offered
 	// timedOut: its file system did not answer in time.
 	timedOut bool
 }
@@ -118,16 +118,16 @@ func (x *resolver) lookUp(key FileKey, m *perf.RawMmap2, in proctable.MountNS) *
 	// First the state: what changes after it will be seen.
 	state := x.state(rec, in.Ino)
 	id, err := x.reader.Mapped(proc, rec)
-	silent := errors.Is(err, procroot.ErrTimeout)
-	if err != nil && !silent {
+	timedOut := errors.Is(err, procroot.ErrTimeout)
+	if err != nil && !timedOut {
 		id, err = x.neighbour(rec, in)
-		silent = errors.Is(err, procroot.ErrTimeout)
+		timedOut = errors.Is(err, procroot.ErrTimeout)
 	}
-	if err != nil && !silent {
+	if err != nil && !timedOut {
 		id, err = x.fromHolder(rec, in)
-		silent = errors.Is(err, procroot.ErrTimeout)
+		timedOut = errors.Is(err, procroot.ErrTimeout)
 	}
-	if err != nil && !silent {
+	if err != nil && !timedOut {
 		delete(x.known, key)
 		return &x.unknown
 	}
@@ -135,7 +135,7 @@ func (x *resolver) lookUp(key FileKey, m *perf.RawMmap2, in proctable.MountNS) *
 		clear(x.known)
 	}
 	rec.BuildID = id
-	f := &resolvedFile{id: id, key: keyOf(rec, in), state: state, round: x.round, timedOut: silent}
+	f := &resolvedFile{id: id, key: keyOf(rec, in), state: state, round: x.round, timedOut: timedOut}
 	x.known[key] = f
 	return f
 }
@@ -221,7 +221,7 @@ func (x *resolver) intern(b []byte) string {
 	return s
 }
 
-// keyOf is the key of a mapped file for the keeper. Of its generation only the
+// keyOf is the key of a mapped file for the collector. Of its generation only the
 // part is in it that tells mount namespaces apart: not every snapshot has the rest.
 func keyOf(m *perf.Mmap2, in proctable.MountNS) binaryKey {
 	if len(m.BuildID) > 0 {

@@ -109,19 +109,19 @@ func TestMissingReasons(t *testing.T) {
 	defer m.Close()
 	k.hostMnt = 1 // so that everything is a container's
 	k.Start()
-	offer := func(pid int32, path string, id []byte) {
+	enqueue := func(pid int32, path string, id []byte) {
 		m.Status(&perf.Mmap2{
 			Trailer: perf.Trailer{RecordMisc: perf.RecordMisc{Misc: perf.MiscMmapBuildID}},
 			PID:     pid, Addr: 1 << 20, Len: 4096, Filename: path, BuildID: id,
 		})
 	}
-	offer(int32(ended.Process.Pid), "/gone", id)
-	offer(self, "/dev/null", id)
-	offer(self, prog, id)
-	offer(self, "//anon", id)
+	enqueue(int32(ended.Process.Pid), "/gone", id)
+	enqueue(self, "/dev/null", id)
+	enqueue(self, prog, id)
+	enqueue(self, "//anon", id)
 	m.Status(&perf.Mmap2{PID: self, Filename: prog, Ino: 5})
-	offer(self, "[vdso]", id)
-	offer(self, "/no/such/file", id)
+	enqueue(self, "[vdso]", id)
+	enqueue(self, "/no/such/file", id)
 	k.Wait()
 	sum, list := k.Result()
 	want := map[string]int{errGone.Error(): 2, sys.ErrNotRegular.Error(): 1, errTooLarge.Error(): 1, ErrOnFUSE.Error(): 1}
@@ -137,7 +137,7 @@ func TestMissingReasons(t *testing.T) {
 	if b := k.known[keyOf(&perf.Mmap2{Filename: "/gone", BuildID: id}, proctable.MountNS{})]; b == nil || b.err != errGone {
 		t.Fatalf("%+v", b)
 	}
-	offer(self, "/gone", id)
+	enqueue(self, "/gone", id)
 	if len(k.waiting) != 1 {
 		t.Errorf("%d wait, want the file that was missed before", len(k.waiting))
 	}

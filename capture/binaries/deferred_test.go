@@ -21,21 +21,21 @@ func TestDeferred(t *testing.T) {
 	defer w.Close()
 	w.Deferred = NewDeferred(k, func(int32) bool { return false })
 	k.hostMnt = 1
-	offer := func(path string, mnt uint64) bool {
+	enqueue := func(path string, mnt uint64) bool {
 		key := new(binaryKey)
 		key.Path = path
 		before := len(k.waiting)
 		w.enqueue(key, mappedAt{pid: os.Getpid(), mnt: mnt})
 		return len(k.waiting) > before
 	}
-	if offer("/of/a/container", 2) || offer("/of/the/host (deleted)", 1) {
+	if enqueue("/of/a/container", 2) || enqueue("/of/the/host (deleted)", 1) {
 		t.Error("a file of a process that is not chosen is to be copied")
 	}
 	code := func() int { return len(k.jit.all) }
-	if offer(anonMemory, 1); code() != 0 {
+	if enqueue(anonMemory, 1); code() != 0 {
 		t.Error("generated code of a process that is not chosen is to be kept")
 	}
-	if !offer("/of/the/host", 1) || !offer("/of/nobody/knows/whom", 0) {
+	if !enqueue("/of/the/host", 1) || !enqueue("/of/nobody/knows/whom", 0) {
 		t.Error("a file that need not be copied is kept back")
 	}
 	before := len(k.waiting)
@@ -46,7 +46,7 @@ func TestDeferred(t *testing.T) {
 	if code() != 1 {
 		t.Error("generated code is not kept once the process has a sample")
 	}
-	if !offer("/another (deleted)", 1) {
+	if !enqueue("/another (deleted)", 1) {
 		t.Error("a file of a process with a sample is not copied")
 	}
 	// Nobody has the number of a process that does not exist.

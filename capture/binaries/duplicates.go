@@ -14,7 +14,7 @@ import (
 	"github.com/gantry-tools/gantry/internal/linux/procroot"
 )
 
-// copyJob is what the keeper does next: copy a binary, or look whether what another
+// copyJob is what the collector does next: copy a binary, or look whether what another
 // mount namespace has under the same build-id and path is the same file.
 type copyJob struct {
 	b       *binary
@@ -34,7 +34,7 @@ type duplicates struct {
 	list     buildid.MappedFiles
 	// bytes is how much was compared.
 	bytes int64
-	// Everything is guarded by the keeper's mutex.
+	// Everything is guarded by the collector's mutex.
 }
 
 // location is a binary in a mount namespace.
@@ -144,7 +144,7 @@ func (k *Collector) compare(op *procroot.Op, b *binary, at mappedAt) {
 	t.list = append(t.list, buildid.Mapped{ID: id, Path: b.key.Path, BuildID: b.id, MountNS: at.mnt})
 }
 
-// mayCompare books a comparison, if it is needed and there is room for it.
+// mayCompare queues a comparison, if it is needed and there is room for it.
 func (k *Collector) mayCompare(file verifiedFile, size int64) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -39,7 +39,7 @@ func program(t *testing.T, id string) []byte {
 	return text
 }
 
-// keepInJail has a keeper look at the file /app of a process in the jail, which
+// keepInJail has a collector look at the file /app of a process in the jail, which
 // the records say has the wanted id.
 func keepInJail(t *testing.T, j *jail) (*Collector, Summary) {
 	t.Helper()
@@ -47,7 +47,7 @@ func keepInJail(t *testing.T, j *jail) (*Collector, Summary) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := startCodeKeeper(t)
+	k := startJITCollector(t)
 	pid, end := j.start(t)
 	defer end()
 	k.enqueue(&binaryKey{id: string(id.Bytes()), FileKey: FileKey{Path: "/app"}}, mappedAt{pid: pid, mnt: 2})
@@ -131,7 +131,7 @@ func TestBinaryOfEnded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := startCodeKeeper(t)
+	k := startJITCollector(t)
 	pid, end := j.start(t)
 	b := k.enqueue(&binaryKey{id: string(id.Bytes()), FileKey: FileKey{Path: "/app"}}, mappedAt{pid: pid, mnt: 2})
 	end()
@@ -177,7 +177,7 @@ func TestChangingBinary(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 50 {
-		k := startCodeKeeper(t)
+		k := startJITCollector(t)
 		from, err := os.Open(name)
 		if err != nil {
 			t.Fatal(err)

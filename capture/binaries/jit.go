@@ -52,7 +52,7 @@ type jitProcess struct {
 	pid int32
 	mnt uint64 // its mount namespace, 0: not known
 
-	// Guarded by the keeper's mutex.
+	// Guarded by the collector's mutex.
 	queued     bool
 	ended      bool // its first thread has
 	retrying   bool // it is in looking
@@ -121,7 +121,7 @@ func newJITCollector(fsys procfs.FS, a *procroot.Access, store *buildid.Store, h
 	return c
 }
 
-// anonMemory is what the keeper calls memory of generated code.
+// anonMemory is what the collector calls memory of generated code.
 const anonMemory = "//anon"
 
 // isJitdump says whether a mapping is that by which a process tells where its

@@ -62,8 +62,8 @@ func (j *jail) start(t *testing.T) (pid int, end func()) {
 	return cmd.Process.Pid, end
 }
 
-// startCodeKeeper makes a keeper for which everything is a container's.
-func startCodeKeeper(t *testing.T) *Collector {
+// startJITCollector makes a collector for which everything is a container's.
+func startJITCollector(t *testing.T) *Collector {
 	t.Helper()
 	k := New(&Options{Store: t.TempDir()}, procfs.FS{})
 	t.Cleanup(k.Close)
@@ -121,7 +121,7 @@ func TestHostilePerfMaps(t *testing.T) {
 		{"gigabytes", func(name string) error { return errors.Join(write(name), os.Truncate(name, 1<<40)) }, "", errTooLarge},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			k := startCodeKeeper(t)
+			k := startJITCollector(t)
 			pid, end := j.start(t)
 			name := j.tmp(fmt.Sprintf("perf-%d.map", pid))
 			if err := tt.make(name); err != nil {
@@ -150,7 +150,7 @@ func TestHostilePerfMaps(t *testing.T) {
 // A /tmp that leads elsewhere is not followed.
 func TestPerfMapBehindLink(t *testing.T) {
 	j := newJail(t)
-	k := startCodeKeeper(t)
+	k := startJITCollector(t)
 	pid, _ := j.start(t)
 	outside := filepath.Dir(j.root)
 	if err := errors.Join(os.Remove(j.tmp("")), os.Symlink(outside, j.tmp("")),
@@ -182,7 +182,7 @@ func TestPerfMapOfEnded(t *testing.T) {
 		{"a pipe in its place", func(name string) error { return errors.Join(os.Remove(name), syscall.Mkfifo(name, 0o666)) }, "1000 20 f\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			k := startCodeKeeper(t)
+			k := startJITCollector(t)
 			pid, end := j.start(t)
 			name := j.tmp(fmt.Sprintf("perf-%d.map", pid))
 			if err := os.WriteFile(name, []byte("1000 20 f\n"), 0o600); err != nil {
@@ -247,7 +247,7 @@ func TestOverWhenTheLastHasEnded(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			c := startCodeKeeper(t).jit
+			c := startJITCollector(t).jit
 			c.fs = procfs.New(root)
 			g := &jitProcess{pid: pid, nsPID: 1, start: 5, retryPause: maxRetryPause, retryRound: maxRetryPause, retrying: true}
 			c.all[pid], c.retries = g, []*jitProcess{g}
@@ -311,7 +311,7 @@ func TestGeneratorThatExecutedFromAThread(t *testing.T) {
 	if _, err := io.ReadFull(out, make([]byte, 1)); err != nil {
 		t.Fatal(err)
 	}
-	c := startCodeKeeper(t).jit
+	c := startJITCollector(t).jit
 	g := &jitProcess{pid: int32(cmd.Process.Pid)}
 	c.all[g.pid] = g
 	c.exited(g.pid, g.pid)
@@ -331,7 +331,7 @@ func TestGeneratorThatExecutedFromAThread(t *testing.T) {
 // A map that comes late is found, by looking again and again.
 func TestPerfMapComesLate(t *testing.T) {
 	j := newJail(t)
-	k := startCodeKeeper(t)
+	k := startJITCollector(t)
 	pid, end := j.start(t)
 	c := k.jit
 	k.enqueue(memoryOf(pid))
@@ -366,7 +366,7 @@ func TestPerfMapComesLate(t *testing.T) {
 
 // A map that grows while it is copied is copied up to where it was.
 func TestGrowingPerfMap(t *testing.T) {
-	k := startCodeKeeper(t)
+	k := startJITCollector(t)
 	name := filepath.Join(t.TempDir(), "perf-1.map")
 	line := strings.Repeat("1000 20 f\n", 1<<10)
 	if err := os.WriteFile(name, []byte(line), 0o600); err != nil {
@@ -409,7 +409,7 @@ func TestGrowingPerfMap(t *testing.T) {
 // Only so many descriptors are held; the rest is read at the end, if it is there.
 func TestCodeBounds(t *testing.T) {
 	j := newJail(t)
-	k := startCodeKeeper(t)
+	k := startJITCollector(t)
 	k.jit.maxOpen = 1
 	var ends []func()
 	var pids []int
@@ -438,7 +438,7 @@ func TestCodeBounds(t *testing.T) {
 	if sum, _ := k.Result(); len(sum.Missing) != 1 || sum.Missing["generated code: "+errTooManyFiles.Error()] != 1 {
 		t.Errorf("missing %v", sum.Missing)
 	}
-	c := startCodeKeeper(t).jit
+	c := startJITCollector(t).jit
 	for pid := range maxJITProcesses + 1 {
 		c.enqueue(memoryOf(pid + 1<<23))
 	}
@@ -476,7 +476,7 @@ func TestHostileDumps(t *testing.T) {
 		}, false, errReplaced},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			k := startCodeKeeper(t)
+			k := startJITCollector(t)
 			pid, _ := j.start(t)
 			name := j.tmp("jit-1.dump")
 			if err := tt.make(name); err != nil {

@@ -9,7 +9,7 @@
 // that is loaded, by two routes at once: it is woken by the kernel's record of the
 // load (PERF_RECORD_BPF_EVENT) and asks for the program by its id, and a BPF
 // program copies the details before the loader goes on (see package
-// internal/linux/bpf/loads), for programs that are gone by then. What both found is in a Book.
+// internal/linux/bpf/loads), for programs that are gone by then. What both found is in a ProgramTable.
 //
 // What surprises:
 //   - The kernel wakes nobody for a BPF_EVENT, unless the ring has a watermark:

@@ -86,7 +86,7 @@ func loadInstructions(t *testing.T) uint32 {
 func TestInstructions(t *testing.T) {
 	testutil.Require(t, testutil.Root)
 	o := WatchOptions{NoEvent: true}
-	told := announced(&o)
+	announcements := announced(&o)
 	stop := watch(t, o)
 	own, err := loads.Load() // callbacks, variables, an iterator
 	if err != nil {
@@ -104,7 +104,7 @@ func TestInstructions(t *testing.T) {
 	}
 	all, last := loadInstructions(t), uint32(0)
 	_, last = loadSeven(t)
-	await(t, told, last)
+	await(t, announcements, last)
 	compared := make(map[uint32]bool)
 	stop().Programs(func(p *Program) {
 		if p.Loader == nil || int(p.Loader.PID) != os.Getpid() || p.Route != perfdata.BPFRouteKernel {

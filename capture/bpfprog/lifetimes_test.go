@@ -29,12 +29,12 @@ func TestLifetimes(t *testing.T) {
 	}
 	stop := watch(t, o)
 	var loaded []string
-	for _, life := range []time.Duration{0, 15 * time.Microsecond, 50 * time.Microsecond, 200 * time.Microsecond, time.Millisecond, 5 * time.Millisecond} {
-		loaded = append(loaded, loadBrief(t, life, names)...)
+	for _, lifetime := range []time.Duration{0, 15 * time.Microsecond, 50 * time.Microsecond, 200 * time.Microsecond, time.Millisecond, 5 * time.Millisecond} {
+		loaded = append(loaded, loadBrief(t, lifetime, names)...)
 	}
-	book := stop()
+	programs := stop()
 	byName := make(map[string]*Program)
-	book.Programs(func(p *Program) { byName[p.Name] = p })
+	programs.Programs(func(p *Program) { byName[p.Name] = p })
 	for _, name := range loaded {
 		p := byName[name]
 		if p == nil {
@@ -47,14 +47,14 @@ func TestLifetimes(t *testing.T) {
 		}
 		checkSevenAs(t, name, p.Details)
 	}
-	if tally := book.Tally(); tally.Lost != 0 {
+	if tally := programs.Tally(); tally.Lost != 0 {
 		t.Errorf("%d records lost", tally.Lost)
 	}
 }
 
 // loadBrief loads 300 programs, each of which lives so long, and returns their
 // names. It logs how long that was, as the loader saw it.
-func loadBrief(t *testing.T, life time.Duration, told <-chan string) (names []string) {
+func loadBrief(t *testing.T, lifetime time.Duration, announcements <-chan string) (names []string) {
 	t.Helper()
 	// Some at a time: a reader that is kept from the CPU must not lose records.
 	const each, together = 300, 100
@@ -63,24 +63,24 @@ func loadBrief(t *testing.T, life time.Duration, told <-chan string) (names []st
 		t.Fatal(err)
 	}
 	defer b.Close()
-	prefix := fmt.Sprintf("b%d_%s_", life.Microseconds(), testutil.RandomHex(4))
+	prefix := fmt.Sprintf("b%d_%s_", lifetime.Microseconds(), testutil.RandomHex(4))
 	var held, gone []time.Duration
 	for i := range each {
 		name := fmt.Sprintf("%s%d", prefix, i)
-		l, err := b.Live(name, life)
+		l, err := b.Live(name, lifetime)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if l.Held < life {
-			t.Fatalf("program %s was held for %v, want %v", name, l.Held, life)
+		if l.Held < lifetime {
+			t.Fatalf("program %s was held for %v, want %v", name, l.Held, lifetime)
 		}
 		held, gone, names = append(held, l.Held), append(gone, l.Gone), append(names, name)
 		if i%together == together-1 {
-			awaitName(t, told, name)
+			awaitName(t, announcements, name)
 		}
 	}
 	t.Logf("%d programs closed %v after the return of their load; min, median, max: to the call of close %v, to its return %v",
-		each, life, spread(held), spread(gone))
+		each, lifetime, spread(held), spread(gone))
 	return names
 }
 
@@ -91,12 +91,12 @@ func spread(list []time.Duration) [3]time.Duration {
 }
 
 // awaitName waits until a load was told of.
-func awaitName(t *testing.T, told <-chan string, want string) {
+func awaitName(t *testing.T, announcements <-chan string, want string) {
 	t.Helper()
 	limit := time.After(30 * time.Second)
 	for {
 		select {
-		case name := <-told:
+		case name := <-announcements:
 			if name == want {
 				return
 			}

@@ -57,10 +57,10 @@ func TestRoutes(t *testing.T) {
 		"kernel": {WatchOptions{NoEvent: true}, perfdata.BPFRouteKernel},
 	} {
 		t.Run(name, func(t *testing.T) {
-			told := announced(&test.options)
+			announcements := announced(&test.options)
 			stop := watch(t, test.options)
 			_, id := loadSeven(t)
-			await(t, told, id)
+			await(t, announcements, id)
 			p, _ := stop().Program(id)
 			if p.Route != test.route || p.Missed != "" {
 				t.Fatalf("%+v", p.BPFProgramLife)
@@ -84,10 +84,10 @@ func TestRoutes(t *testing.T) {
 func TestMissed(t *testing.T) {
 	testutil.Require(t, testutil.Root)
 	o := WatchOptions{NoCopy: true, NoEvent: true}
-	told := announced(&o)
+	announcements := announced(&o)
 	stop := watch(t, o)
 	_, id := loadSeven(t)
-	await(t, told, id)
+	await(t, announcements, id)
 	p, _ := stop().Program(id)
 	if p.Details != nil || p.Missed == "" || p.Loaded == 0 || p.Route != "" {
 		t.Errorf("%+v", p.BPFProgramLife)

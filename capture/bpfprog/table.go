@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// maxDetailBytes bounds the details in a Book, in bytes.
+	// maxDetailBytes bounds the details in a ProgramTable, in bytes.
 	maxDetailBytes = 192 << 20
-	// maxPrograms bounds the programs that a Book remembers.
+	// maxPrograms bounds the programs that a ProgramTable remembers.
 	maxPrograms = 1 << 17
 )
 
@@ -31,7 +31,7 @@ type ProgramTable struct {
 	tally Tally
 }
 
-// A Tally is how much a Book could not take.
+// A Tally is how much a ProgramTable could not take.
 type Tally struct {
 	Loads   uint64 // programs whose load was seen
 	Missed  uint64 // of these, programs without details
@@ -41,13 +41,13 @@ type Tally struct {
 	Notes   []string // what else went wrong
 }
 
-// A Program is one program of a Book.
+// A Program is one program of a ProgramTable.
 type Program struct {
 	perfdata.BPFProgramLife
 	Details *Details // nil if they were missed
 }
 
-// NewProgramTable returns an empty Book.
+// NewProgramTable returns an empty ProgramTable.
 func NewProgramTable() *ProgramTable {
 	return &ProgramTable{byID: make(map[uint32]*Program), btf: make(map[uint32][]byte)}
 }
@@ -102,7 +102,7 @@ func (b *ProgramTable) unloaded(id uint32, tag [8]byte, time uint64) {
 
 // setDetails takes what was read of a program, unless that is known; slept is how
 // far the clock of its load was ahead of that of records.
-func (b *ProgramTable) setDetails(d *Details, route perfdata.BPFRoute, slept uint64) {
+func (b *ProgramTable) setDetails(d *Details, route perfdata.BPFRoute, bootOffset uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p := b.get(d.ID)
@@ -110,8 +110,8 @@ func (b *ProgramTable) setDetails(d *Details, route perfdata.BPFRoute, slept uin
 		return
 	}
 	p.Tag, p.Name, p.Type, p.UID = hex.EncodeToString(d.Tag[:]), d.Name, d.Type, d.UID
-	if p.Loaded == 0 && d.LoadTime > slept {
-		p.Loaded, p.Before = d.LoadTime-slept, route == perfdata.BPFRouteStatus
+	if p.Loaded == 0 && d.LoadTime > bootOffset {
+		p.Loaded, p.Before = d.LoadTime-bootOffset, route == perfdata.BPFRouteStatus
 	}
 	size := d.size()
 	known, shared := b.btf[d.BTFID]
@@ -258,7 +258,7 @@ func (b *ProgramTable) Taken() (programs uint64, size int) {
 	return b.taken, b.bytes
 }
 
-// Forget drops a program, for a Book that is kept for long.
+// Forget drops a program, for a ProgramTable that is kept for long.
 func (b *ProgramTable) Forget(id uint32) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -90,14 +90,14 @@ func TestLoadersTogether(t *testing.T) {
 		}
 		ids = append(ids, r.ids...)
 	}
-	book := stop()
+	programs := stop()
 	lost, err := w.copier.programs.Lost()
 	if err != nil {
 		t.Fatal(err)
 	}
 	missing := 0
 	for _, id := range ids {
-		if p, ok := book.Program(id); !ok || p.Details == nil {
+		if p, ok := programs.Program(id); !ok || p.Details == nil {
 			missing++
 			t.Logf("program %d: %+v, %v", id, p.BPFProgramLife, ok)
 		}

@@ -38,7 +38,7 @@ type WatchOptions struct {
 	FS    procfs.FS
 	Table *ProgramTable // where to put what was found; nil is a new one
 	// Load and Unload are called in Run's goroutine for each record of the
-	// kernel, when the Book has the program, with its details if they could be
+	// kernel, when the ProgramTable has the program, with its details if they could be
 	// read. They may be nil.
 	Load, Unload func(id uint32)
 	// NoEvent and NoCopy switch a route off: that of the records, and that of
@@ -152,8 +152,8 @@ func (w *Watcher) Refused() error { return w.refused }
 
 // Start begins to watch: what is loaded from now on will be seen by Run. slept is
 // how far CLOCK_BOOTTIME is ahead of CLOCK_MONOTONIC, in ns.
-func (w *Watcher) Start(slept uint64) error {
-	w.bootOffset = slept
+func (w *Watcher) Start(bootOffset uint64) error {
+	w.bootOffset = bootOffset
 	// Copies first, so that there is one of all that records tell of.
 	if w.copier != nil {
 		if err := w.copier.start(); err != nil {
@@ -173,7 +173,7 @@ func (w *Watcher) Start(slept uint64) error {
 	return nil
 }
 
-// ReadAll puts the programs into the Book that are loaded already. One after
+// ReadAll puts the programs into the ProgramTable that are loaded already. One after
 // Start misses none. It may be called again, and while Run runs. fs.ErrPermission
 // without CAP_SYS_ADMIN.
 func (w *Watcher) ReadAll() error {
@@ -192,7 +192,7 @@ func (w *Watcher) ReadAll() error {
 	return nil
 }
 
-// Run watches until ctx ends; what was loaded by then is in the Book.
+// Run watches until ctx ends; what was loaded by then is in the ProgramTable.
 func (w *Watcher) Run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { w.poll.Wake() })
 	defer stop()
@@ -403,7 +403,7 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// readLinks puts down where the programs of the Book are attached.
+// readLinks puts down where the programs of the ProgramTable are attached.
 func (w *Watcher) readLinks() {
 	if at, err := Links(w.tasks.tree); err == nil {
 		w.table.attach(at)

@@ -18,7 +18,7 @@ import (
 	"github.com/gantry-tools/gantry/perf/perfdata"
 )
 
-// watch runs a Watcher until the test calls stop, which returns its Book.
+// watch runs a Watcher until the test calls stop, which returns its ProgramTable.
 func watch(t *testing.T, o WatchOptions) (stop func() *ProgramTable) {
 	t.Helper()
 	w, err := OpenWatcher(o)
@@ -173,8 +173,8 @@ func TestWatcher(t *testing.T) {
 	if err := p.Close(); err != nil {
 		t.Fatal(err)
 	}
-	book := stop()
-	got, ok := book.Program(id)
+	programs := stop()
+	got, ok := programs.Program(id)
 	if !ok || got.Loaded == 0 || got.Before || got.Tag == "" {
 		t.Fatalf("%+v, %v", got.BPFProgramLife, ok)
 	}

@@ -108,7 +108,7 @@ func (f *Filter) forget(ns nsID) {
 // dropIdentity forgets an identity that was left, unless the runtimes tell of it or the
 // kernel was told of it before there was a task.
 func (f *Filter) dropIdentity(i *identity) {
-	if _, told := f.view.known[i.key]; !i.left || i.fixed || told {
+	if _, found := f.view.known[i.key]; !i.left || i.fixed || found {
 		return
 	}
 	if _, chosen := f.view.identities[i.key]; chosen {

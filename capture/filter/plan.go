@@ -47,11 +47,11 @@ type Plan struct {
 type mask struct {
 	kernel.Mask
 	set    container.NamespaceSet
-	listed []listedIdentity
+	listed []identityEntry
 }
 
-// listedIdentity is an identity, or the part of one, that satisfies rules.
-type listedIdentity struct {
+// identityEntry is an identity, or the part of one, that satisfies rules.
+type identityEntry struct {
 	ns    container.Namespaces // 0: whatever it is
 	rules kernel.Rules
 }
@@ -240,7 +240,7 @@ func (p *Plan) list(set container.NamespaceSet, ns container.Namespaces, rules k
 		p.masks[m].Any |= rules
 		return nil
 	}
-	p.masks[m].listed = append(p.masks[m].listed, listedIdentity{ns, rules})
+	p.masks[m].listed = append(p.masks[m].listed, identityEntry{ns, rules})
 	p.masks[m].ByIdentity = true
 	if !whole {
 		p.masks[m].Open |= rules

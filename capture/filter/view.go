@@ -255,7 +255,7 @@ func (v *View) identity(m int, id *kernel.Identity, seen time.Time, died uint64)
 }
 
 // means: the identity has all that is listed.
-func (l *listedIdentity) means(id *kernel.Identity) bool {
+func (l *identityEntry) means(id *kernel.Identity) bool {
 	for n, ino := range l.ns {
 		if ino != 0 && uint32(ino) != id.NS[n] {
 			return false

@@ -14,7 +14,7 @@
 //   - An Event's Attr is what the kernel took, not what was asked: Dropped
 //     says which newer features an older kernel refused.
 //   - Why an event did not open is a sentinel (ErrNoPMU, ErrPermission, ...)
-//     for errors.Is, and the cure is attached with package hint.
+//     for errors.Is, and the hint is attached with package hint.
 //   - Tracepoints need tracefs. If it is mounted nowhere it is mounted
 //     detached: no other process can see it and nothing stays behind.
 package perfevent

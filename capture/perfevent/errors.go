@@ -65,8 +65,8 @@ func openError(a *perf.Attr, t Target, err error) error {
 		return err
 	}
 	e.Why = why(a, e.Errno)
-	if cure := e.cure(); cure != "" {
-		return hint.Wrap(e, cure)
+	if text := e.hint(); text != "" {
+		return hint.Wrap(e, text)
 	}
 	return e
 }
@@ -111,11 +111,11 @@ func why(a *perf.Attr, errno syscall.Errno) error {
 // byKernel: events of this type need no hardware.
 func byKernel(t perf.EventType) bool { return t == perf.TypeSoftware || t == perf.TypeTracepoint }
 
-// cure is the one line for the user.
-func (e *OpenError) cure() string {
+// hint is the one line for the user.
+func (e *OpenError) hint() string {
 	switch e.Why {
 	case ErrPermission:
-		return e.permissionCure()
+		return e.permissionHint()
 	case ErrNoPMU:
 		return noPMUCure(&e.Attr)
 	case ErrTooManyFiles:
@@ -143,7 +143,7 @@ func (e *OpenError) cure() string {
 	return ""
 }
 
-func (e *OpenError) permissionCure() string {
+func (e *OpenError) permissionHint() string {
 	switch {
 	case e.Errno == syscall.EPERM && errors.Is(sys.PerfSyscallReached(), syscall.EPERM):
 		return "a seccomp filter refuses perf_event_open: allow it there (docker run --cap-add PERFMON), or run " +

@@ -25,7 +25,7 @@ int main(void) { int n = 0; getchar(); for (int i = 0; i < 9; i++) n = hit(n); r
 `
 
 // A second file has a function of the same name.
-const twinSource = `
+const duplicateSource = `
 __attribute__((noinline)) static int twin(int n) { __asm__ volatile(""); return n; }
 int other(int n) { return twin(n); }
 `
@@ -35,7 +35,7 @@ int other(int n) { return twin(n); }
 func probedProgram(t *testing.T) string {
 	t.Helper()
 	more := filepath.Join(t.TempDir(), "more.c")
-	if err := os.WriteFile(more, []byte(twinSource), 0o666); err != nil {
+	if err := os.WriteFile(more, []byte(duplicateSource), 0o666); err != nil {
 		t.Fatal(err)
 	}
 	return testutil.CompileC(t, probedSource, more)

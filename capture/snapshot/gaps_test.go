@@ -73,7 +73,7 @@ func (s *story) maps(time uint64, pid int32) *story {
 	return s
 }
 
-func TestLineage(t *testing.T) {
+func TestGaps(t *testing.T) {
 	for name, c := range map[string]struct {
 		story *story
 		want  []int
@@ -105,7 +105,7 @@ func TestLineage(t *testing.T) {
 
 // A flood of processes takes only so much memory; what was not remembered of it is
 // counted.
-func TestLineageIsBounded(t *testing.T) {
+func TestGapsAreBounded(t *testing.T) {
 	var s story
 	for i := range maxGapEvents/2 + 2 {
 		s.fork(uint64(i), int32(i%1000)+10, 5).exit(uint64(i), int32(i%1000)+10, int32(i%1000)+10)

@@ -21,18 +21,18 @@ func TestRememberedIDsAreBounded(t *testing.T) {
 		for i := range uint64(maxIDs) {
 			r.ids[binaries.FileKey{Inode: i + 1, Path: "/of/another (deleted)"}] = nil
 		}
-		told := 0
+		files := 0
 		err := r.each(procfs.FS{}.Self(), 0, func(m *perf.Mmap2) error {
 			if m.Ino != 0 {
-				told++
+				files++
 			}
 			return nil
 		})
-		if err != nil || told == 0 {
-			t.Errorf("%d files of this process, %v", told, err)
+		if err != nil || files == 0 {
+			t.Errorf("%d files of this process, %v", files, err)
 		}
-		if n := len(r.ids); n == 0 || n > told {
-			t.Errorf("%s: %d files are remembered, this process has mapped %d", r.method(), n, told)
+		if n := len(r.ids); n == 0 || n > files {
+			t.Errorf("%s: %d files are remembered, this process has mapped %d", r.method(), n, files)
 		}
 		r.close()
 	}

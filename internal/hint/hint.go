@@ -7,27 +7,27 @@ package hint
 
 import "errors"
 
-// Error is an error with its cure.
+// Error is an error with its hint.
 type Error struct {
 	err  error
 	hint string
 }
 
-// Wrap attaches the cure to err. It returns nil if err is nil.
-func Wrap(err error, cure string) error {
+// Wrap attaches the hint to err. It returns nil if err is nil.
+func Wrap(err error, text string) error {
 	if err == nil {
 		return nil
 	}
-	return &Error{err: err, hint: cure}
+	return &Error{err: err, hint: text}
 }
 
-// Error is the text of the wrapped error, without the cure.
+// Error is the text of the wrapped error, without the hint.
 func (e *Error) Error() string { return e.err.Error() }
 
 // Unwrap is the wrapped error.
 func (e *Error) Unwrap() error { return e.err }
 
-// Of is the outermost cure attached to err, or "".
+// Of is the outermost hint attached to err, or "".
 func Of(err error) string {
 	var e *Error
 	if errors.As(err, &e) {

@@ -139,15 +139,15 @@ func (l *Listing) resolve() {
 // addSource finds the lines of source, where they change.
 func (l *Listing) addSource(o *Options) {
 	texts := sources{f: l.Function, files: make(map[string]*sourceFile)}
-	var room []symbol.Call
+	var calls []symbol.Call
 	for i := range l.Lines {
 		line := &l.Lines[i]
-		room = l.Calls(room[:0], line.Addr)
-		if i > 0 && slices.Equal(room, l.Lines[i-1].Calls) {
+		calls = l.Calls(calls[:0], line.Addr)
+		if i > 0 && slices.Equal(calls, l.Lines[i-1].Calls) {
 			line.Calls, line.Source = l.Lines[i-1].Calls, l.Lines[i-1].Source
 			continue
 		}
-		line.Calls = slices.Clone(room)
+		line.Calls = slices.Clone(calls)
 		if o.NoSource || len(line.Calls) == 0 {
 			continue
 		}

@@ -83,12 +83,12 @@ func (c *graphs) list(batch []*row, total int) [][]item {
 	if cap(c.items) < total {
 		c.items = make([]item, total)
 	}
-	room := c.items[:0]
+	unused := c.items[:0]
 	items := make([][]item, len(c.t.rows))
 	for _, r := range batch {
-		end := len(room) + int(r.hits)
-		items[r.number] = room[len(room):len(room):end]
-		room = room[:end]
+		end := len(unused) + int(r.hits)
+		items[r.number] = unused[len(unused):len(unused):end]
+		unused = unused[:end]
 	}
 	c.t.walk(func(h *hit) {
 		if list := items[h.row]; list != nil {

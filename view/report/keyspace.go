@@ -120,11 +120,11 @@ func (k keyKind) key(p *profile.Profile, r profile.FrameRef) frameKey {
 
 func newKeyspace(p *profile.Profile, kind keyKind) *keyspace {
 	k := &keyspace{of: make([]uint32, p.NumFrames()), dsoOf: map[string]uint32{}}
-	room := 1
+	capacity := 1
 	if kind.sym || kind.program {
-		room += len(k.of)
+		capacity += len(k.of)
 	}
-	k.list, k.dso = make([]frameKey, 0, room), make([]uint32, 0, room)
+	k.list, k.dso = make([]frameKey, 0, capacity), make([]uint32, 0, capacity)
 	k.add(frameKey{})
 	if kind.line || kind.src {
 		k.numberLines(p, kind)

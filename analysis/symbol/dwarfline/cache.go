@@ -47,7 +47,7 @@ func (d *Data) Save() error {
 		return nil
 	}
 	defer func() { d.err = nil }() // names that nobody asked for may be broken
-	w := newKeptWriter(d.cached)
+	w := newCacheWriter(d.cached)
 	fresh, size := make(map[int][]byte), 0
 	for i, u := range d.main.units {
 		if !u.loaded || len(u.dwoName) > 0 || u.lines.seqs != nil || w.has(i) {
@@ -74,7 +74,7 @@ func (d *Data) Save() error {
 
 // encodeKept makes the block of fresh parts and those of before; nil if it is
 // too large.
-func (d *Data) encodeKept(w *keptWriter, fresh map[int][]byte) []byte {
+func (d *Data) encodeKept(w *cacheWriter, fresh map[int][]byte) []byte {
 	le, list := binary.LittleEndian, d.main.units
 	part := func(i int) []byte {
 		if b := fresh[i]; b != nil || !w.has(i) {
@@ -87,11 +87,11 @@ func (d *Data) encodeKept(w *keptWriter, fresh map[int][]byte) []byte {
 		number[u] = uint32(i)
 		parts += len(part(i))
 	}
-	size := keptHead + keptRange*len(d.ranges) + keptUnit*len(list) + len(w.texts) + parts
-	if size > maxKept {
+	size := cacheHead + cacheRange*len(d.ranges) + cacheUnit*len(list) + len(w.texts) + parts
+	if size > maxCache {
 		return nil
 	}
-	out := append(make([]byte, 0, size), keptMagic...)
+	out := append(make([]byte, 0, size), cacheMagic...)
 	out = append(append(out, d.key[:]...), d.altSum[:]...)
 	for _, n := range []int{len(d.ranges), len(list), len(w.texts), parts} {
 		out = le.AppendUint32(out, uint32(n))
@@ -113,8 +113,8 @@ func (d *Data) encodeKept(w *keptWriter, fresh map[int][]byte) []byte {
 	return out
 }
 
-// keptWriter makes parts. Texts are shared by all of them.
-type keptWriter struct {
+// cacheWriter makes parts. Texts are shared by all of them.
+type cacheWriter struct {
 	old   *cachedTables // nil if there is none
 	texts []byte
 	at    map[string]uint32 // of the texts
@@ -125,9 +125,9 @@ type keptWriter struct {
 	local map[uint32]uint32 // numbers of files in the line table to those here
 }
 
-// newKeptWriter begins with the texts of before.
-func newKeptWriter(old *cachedTables) *keptWriter {
-	w := &keptWriter{old: old, at: make(map[string]uint32)}
+// newCacheWriter begins with the texts of before.
+func newCacheWriter(old *cachedTables) *cacheWriter {
+	w := &cacheWriter{old: old, at: make(map[string]uint32)}
 	if old == nil {
 		w.text("")
 		return w
@@ -144,12 +144,12 @@ func newKeptWriter(old *cachedTables) *keptWriter {
 }
 
 // has reports whether a unit is kept already.
-func (w *keptWriter) has(unit int) bool {
+func (w *cacheWriter) has(unit int) bool {
 	return w.old != nil && unit < len(w.old.opened) && w.old.part(uint32(unit)) != nil
 }
 
 // text is the offset of a text.
-func (w *keptWriter) text(s string) uint32 {
+func (w *cacheWriter) text(s string) uint32 {
 	at, ok := w.at[s]
 	if !ok {
 		at = uint32(len(w.texts))
@@ -160,7 +160,7 @@ func (w *keptWriter) text(s string) uint32 {
 }
 
 // file is the number in the part of a file of the line table.
-func (w *keptWriter) file(n uint32) uint32 {
+func (w *cacheWriter) file(n uint32) uint32 {
 	if n == gap {
 		return 0
 	}
@@ -174,15 +174,15 @@ func (w *keptWriter) file(n uint32) uint32 {
 }
 
 // unit makes the part of a unit.
-func (w *keptWriter) unit(u *unit) []byte {
+func (w *cacheWriter) unit(u *unit) []byte {
 	le := binary.LittleEndian
 	w.u, w.files, w.local = u, w.files[:0], make(map[uint32]uint32)
-	funcs := make([]byte, 0, keptFunc*len(u.tree.funcs))
+	funcs := make([]byte, 0, cacheFunc*len(u.tree.funcs))
 	for i := range u.tree.funcs {
 		f := &u.tree.funcs[i]
 		around, file := uint32(f.parent+1), uint32(0)
 		if f.inlined {
-			around |= keptInline
+			around |= cacheInline
 			file = w.file(min(f.callFile, gap-1))
 		}
 		funcs = le.AppendUint32(le.AppendUint32(funcs, w.text(u.nameOf(f.ref))), around)
@@ -192,13 +192,13 @@ func (w *keptWriter) unit(u *unit) []byte {
 	w.changes(&c)
 	c.endBlock()
 	out := le.AppendUint32(nil, uint32(len(w.files)/4))
-	out = le.AppendUint32(out, uint32(len(funcs)/keptFunc))
-	out = le.AppendUint32(out, uint32(len(c.blocks)/keptIndex))
+	out = le.AppendUint32(out, uint32(len(funcs)/cacheFunc))
+	out = le.AppendUint32(out, uint32(len(c.blocks)/cacheIndex))
 	return append(append(append(append(out, w.files...), funcs...), c.blocks...), c.out...)
 }
 
 // changes merges the rows of the line table with the segments of the tree.
-func (w *keptWriter) changes(c *changeWriter) {
+func (w *cacheWriter) changes(c *changeWriter) {
 	rows, t := w.u.lines.rows, &w.u.tree
 	var s state
 	for i, j := 0, 0; i < len(rows) || j < len(t.starts); {
@@ -233,7 +233,7 @@ func (c *changeWriter) add(addr uint64, s state) {
 	if s == c.last && len(c.blocks) > 0 {
 		return
 	}
-	if len(c.blocks) == 0 || c.n == keptBlock || addr-c.addr > maxStep {
+	if len(c.blocks) == 0 || c.n == cacheBlock || addr-c.addr > maxStep {
 		c.endBlock()
 		c.blocks = binary.LittleEndian.AppendUint64(c.blocks, addr)
 		c.blocks = binary.LittleEndian.AppendUint32(c.blocks, uint32(len(c.out)))

@@ -76,7 +76,7 @@ func sameAnswers(t *testing.T, want, got *Data, addrs []uint64) {
 }
 
 // What was kept gives the same answers, without the sections.
-func TestKept(t *testing.T) {
+func TestCache(t *testing.T) {
 	for _, flags := range [][]string{{"-gdwarf-5"}, {"-gdwarf-4"}, {"-gdwarf-2"}, {"-ffunction-sections"}, {"-static"}, {"-gz"}} {
 		path := program(t, flags...)
 		whole := New(load(t, path), nil)
@@ -101,7 +101,7 @@ func TestKept(t *testing.T) {
 }
 
 // Units that were not kept are read, and join those that were.
-func TestKeptInPart(t *testing.T) {
+func TestCacheInPart(t *testing.T) {
 	path := program(t)
 	src := func() *Source {
 		s := load(t, path)
@@ -139,7 +139,7 @@ func TestKeptInPart(t *testing.T) {
 }
 
 // Names that are in the alternate file are kept as long as it is the same.
-func TestKeptAlternate(t *testing.T) {
+func TestCacheAlternate(t *testing.T) {
 	path := program(t)
 	for name, change := range map[string]func(*Source) *Source{
 		"same":    func(s *Source) *Source { return s },
@@ -164,7 +164,7 @@ func TestKeptAlternate(t *testing.T) {
 
 // Of a file that is malformed nothing is kept, nor of one whose alternate file
 // was not there.
-func TestNotKept(t *testing.T) {
+func TestNotCached(t *testing.T) {
 	c := newCache()
 	broken := source(t)
 	broken.Line = broken.Line[:20]
@@ -182,7 +182,7 @@ func TestNotKept(t *testing.T) {
 }
 
 // What is damaged, of another file or another version is not used.
-func TestKeptDamaged(t *testing.T) {
+func TestCacheDamaged(t *testing.T) {
 	c := newCache()
 	d := cached(source(t), c, Options{})
 	addrs := allAddresses(d)
@@ -201,13 +201,13 @@ func TestKeptDamaged(t *testing.T) {
 	for i := range b {
 		bad := bytes.Clone(b)
 		bad[i] ^= 0x55
-		checkKept(t, bad, key, addrs)
+		checkCache(t, bad, key, addrs)
 	}
 }
 
-// checkKept asks for addresses, and checks that chains end and files and names
+// checkCache asks for addresses, and checks that chains end and files and names
 // are within the texts.
-func checkKept(t *testing.T, b []byte, key [32]byte, addrs []uint64) {
+func checkCache(t *testing.T, b []byte, key [32]byte, addrs []uint64) {
 	t.Helper()
 	k, err := readCached(b, key)
 	if err != nil {
@@ -215,14 +215,14 @@ func checkKept(t *testing.T, b []byte, key [32]byte, addrs []uint64) {
 	}
 	for _, a := range addrs {
 		calls, _ := k.calls(nil, a)
-		if len(calls) > len(b)/keptFunc {
+		if len(calls) > len(b)/cacheFunc {
 			t.Fatalf("%d calls at %#x", len(calls), a)
 		}
 	}
 }
 
-// FuzzKept checks that whatever a cache gives is read without harm.
-func FuzzKept(f *testing.F) {
+// FuzzCache checks that whatever a cache gives is read without harm.
+func FuzzCache(f *testing.F) {
 	c := newCache()
 	d := cached(source(f), c, Options{})
 	addrs := allAddresses(d)
@@ -232,10 +232,10 @@ func FuzzKept(f *testing.F) {
 	key, b := c.only(f)
 	f.Add(b, addrs[0], addrs[len(addrs)/2])
 	f.Fuzz(func(t *testing.T, b []byte, x, y uint64) {
-		if len(b) >= keptHead {
-			copy(b, keptMagic)
-			copy(b[len(keptMagic):], key[:])
+		if len(b) >= cacheHead {
+			copy(b, cacheMagic)
+			copy(b[len(cacheMagic):], key[:])
 		}
-		checkKept(t, b, key, []uint64{x, y})
+		checkCache(t, b, key, []uint64{x, y})
 	})
 }

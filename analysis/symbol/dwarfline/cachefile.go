@@ -30,15 +30,15 @@ type Cache interface {
 // The key is a hash of all sections, so that a build-id that lies leads nowhere.
 // Units with split DWARF are not kept.
 const (
-	keptMagic  = "gantry lines 01\x00"
-	keptHead   = len(keptMagic) + 2*sha256.Size + 16
-	keptRange  = 20 // start, end, unit
-	keptUnit   = 8  // offset, size
-	keptPart   = 12 // counts of files, functions, blocks
-	keptFunc   = 16 // name, parent + 1 and keptInline, file and line of the call
-	keptIndex  = 12 // of a block: address, offset
-	keptInline = 1 << 31
-	keptBlock  = 16 // changes
+	cacheMagic  = "gantry lines 01\x00"
+	cacheHead   = len(cacheMagic) + 2*sha256.Size + 16
+	cacheRange  = 20 // start, end, unit
+	cacheUnit   = 8  // offset, size
+	cachePart   = 12 // counts of files, functions, blocks
+	cacheFunc   = 16 // name, parent + 1 and keptInline, file and line of the call
+	cacheIndex  = 12 // of a block: address, offset
+	cacheInline = 1 << 31
+	cacheBlock  = 16 // changes
 
 	// What changes at an address is a number: how far it is from the one
 	// before, and these.
@@ -49,10 +49,10 @@ const (
 	// minCached is the size of sections that are worth it, maxKept the most
 	// bytes that are kept of a file.
 	minCached = 1 << 18
-	maxKept   = 1 << 28
+	maxCache  = 1 << 28
 )
 
-var errKept = errors.New("kept lines are of another version or file, or damaged")
+var errCache = errors.New("kept lines are of another version or file, or damaged")
 
 // cachedTables is a block. What it says is checked where it is used.
 type cachedTables struct {
@@ -75,30 +75,30 @@ type state struct{ file, line, fn uint32 }
 
 // readCached checks what finding a part needs.
 func readCached(b []byte, key [sha256.Size]byte) (*cachedTables, error) {
-	if len(b) < keptHead || len(b) > maxKept || string(b[:len(keptMagic)]) != keptMagic ||
-		[sha256.Size]byte(b[len(keptMagic):]) != key {
-		return nil, errKept
+	if len(b) < cacheHead || len(b) > maxCache || string(b[:len(cacheMagic)]) != cacheMagic ||
+		[sha256.Size]byte(b[len(cacheMagic):]) != key {
+		return nil, errCache
 	}
-	le, k := binary.LittleEndian, &cachedTables{altSum: [sha256.Size]byte(b[len(keptMagic)+sha256.Size:])}
-	counts, b := b[keptHead-16:keptHead], b[keptHead:]
+	le, k := binary.LittleEndian, &cachedTables{altSum: [sha256.Size]byte(b[len(cacheMagic)+sha256.Size:])}
+	counts, b := b[cacheHead-16:cacheHead], b[cacheHead:]
 	var size [4]uint64
 	total := uint64(0)
-	for i, each := range []uint64{keptRange, keptUnit, 1, 1} {
+	for i, each := range []uint64{cacheRange, cacheUnit, 1, 1} {
 		size[i] = uint64(le.Uint32(counts[4*i:])) * each
 		total += size[i]
 	}
 	if total != uint64(len(b)) {
-		return nil, errKept
+		return nil, errCache
 	}
 	k.ranges, b = b[:size[0]], b[size[0]:]
 	k.units, b = b[:size[1]], b[size[1]:]
 	k.texts, k.parts = string(b[:size[2]]), b[size[2]:]
-	k.opened = make([]*part, len(k.units)/keptUnit)
+	k.opened = make([]*part, len(k.units)/cacheUnit)
 	before := uint64(0)
-	for at := 0; at < len(k.ranges); at += keptRange {
+	for at := 0; at < len(k.ranges); at += cacheRange {
 		start, end, unit := k.rangeAt(at)
 		if start < before || end <= start || unit >= uint32(len(k.opened)) {
-			return nil, errKept
+			return nil, errCache
 		}
 		before, k.longest = start, max(k.longest, end-start)
 	}
@@ -106,15 +106,15 @@ func readCached(b []byte, key [sha256.Size]byte) (*cachedTables, error) {
 }
 
 func (k *cachedTables) rangeAt(at int) (start, end uint64, unit uint32) {
-	b, le := k.ranges[at:at+keptRange], binary.LittleEndian
+	b, le := k.ranges[at:at+cacheRange], binary.LittleEndian
 	return le.Uint64(b), le.Uint64(b[8:]), le.Uint32(b[16:])
 }
 
 // unitAt is as Data.unitAt.
 func (k *cachedTables) unitAt(addr uint64) (unit uint32, ok bool) {
-	n := search(k.ranges, keptRange, addr)
+	n := search(k.ranges, cacheRange, addr)
 	for i := n; i >= 0 && i > n-maxOverlap; i-- {
-		start, end, unit := k.rangeAt(i * keptRange)
+		start, end, unit := k.rangeAt(i * cacheRange)
 		if addr-start >= k.longest {
 			break
 		}
@@ -146,12 +146,12 @@ func (k *cachedTables) part(unit uint32) *part {
 		return p
 	}
 	b, le := k.partBytes(unit), binary.LittleEndian
-	if len(b) < keptPart {
+	if len(b) < cachePart {
 		return nil
 	}
-	files, funcs, blocks := 4*uint64(le.Uint32(b)), keptFunc*uint64(le.Uint32(b[4:])),
-		keptIndex*uint64(le.Uint32(b[8:]))
-	b = b[keptPart:]
+	files, funcs, blocks := 4*uint64(le.Uint32(b)), cacheFunc*uint64(le.Uint32(b[4:])),
+		cacheIndex*uint64(le.Uint32(b[8:]))
+	b = b[cachePart:]
 	if files+funcs+blocks > uint64(len(b)) {
 		return nil
 	}
@@ -163,7 +163,7 @@ func (k *cachedTables) part(unit uint32) *part {
 
 // partBytes is nil if nothing is kept of a unit.
 func (k *cachedTables) partBytes(unit uint32) []byte {
-	b, le := k.units[unit*keptUnit:], binary.LittleEndian
+	b, le := k.units[unit*cacheUnit:], binary.LittleEndian
 	off, size := uint64(le.Uint32(b)), uint64(le.Uint32(b[4:]))
 	if size == 0 || off+size > uint64(len(k.parts)) {
 		return nil
@@ -173,11 +173,11 @@ func (k *cachedTables) partBytes(unit uint32) []byte {
 
 // at is the state at an address. It is false if the part is malformed.
 func (p *part) at(addr uint64) (s state, ok bool) {
-	n := search(p.blocks, keptIndex, addr)
+	n := search(p.blocks, cacheIndex, addr)
 	if n < 0 {
 		return s, true
 	}
-	le, entry := binary.LittleEndian, p.blocks[n*keptIndex:]
+	le, entry := binary.LittleEndian, p.blocks[n*cacheIndex:]
 	here, b, i := le.Uint64(entry), p.changes, int(le.Uint32(entry[8:]))
 	var left, what, v uint64
 	for _, into := range []*uint32{&s.file, &s.line, &s.fn} {
@@ -285,11 +285,11 @@ func (k *cachedTables) calls(dst []Call, addr uint64) (calls []Call, ok bool) {
 func (k *cachedTables) chain(dst []Call, p *part, fn uint32, c Call) ([]Call, bool) {
 	le, out := binary.LittleEndian, dst
 	for {
-		at := keptFunc * (uint64(fn) - 1)
+		at := cacheFunc * (uint64(fn) - 1)
 		if at >= uint64(len(p.funcs)) {
 			return dst, false
 		}
-		b := p.funcs[at : at+keptFunc]
+		b := p.funcs[at : at+cacheFunc]
 		name, ok := k.text(le.Uint32(b))
 		if !ok {
 			return dst, false
@@ -297,8 +297,8 @@ func (k *cachedTables) chain(dst []Call, p *part, fn uint32, c Call) ([]Call, bo
 		c.Name = name
 		out = append(out, c)
 		around := le.Uint32(b[4:])
-		parent := around &^ keptInline
-		if around&keptInline == 0 || parent == 0 {
+		parent := around &^ cacheInline
+		if around&cacheInline == 0 || parent == 0 {
 			return out, true
 		}
 		if parent >= fn { // it was read before

@@ -10,9 +10,9 @@ import (
 
 // lineTable is what the line number program of a unit makes.
 type lineTable struct {
-	rows []row
-	seqs []sequence   // ascending by start; nil if they are joined
-	cuts addressIndex // of the rows, if they are
+	rows  []row
+	seqs  []sequence   // ascending by start; nil if they are joined
+	index addressIndex // of the rows, if they are
 	// Of the header:
 	version uint16
 	dirs    []value
@@ -42,7 +42,7 @@ func (t *lineTable) at(addr uint64) (row, bool) {
 	if t.seqs != nil {
 		return t.search(addr)
 	}
-	lo, hi := t.cuts.around(addr)
+	lo, hi := t.index.around(addr)
 	for lo < hi {
 		mid := (lo + hi) >> 1
 		if t.rows[mid].addr <= addr {
@@ -108,27 +108,27 @@ const gap = math.MaxUint32
 // join puts the rows of all sequences in the order of their addresses, with a
 // gap behind each sequence that the next does not adjoin. Sequences that overlap
 // stay as they are.
-func (t *lineTable) join(room []row) []row {
+func (t *lineTable) join(scratch []row) []row {
 	n := 0
 	for i, s := range t.seqs {
 		rows := t.rows[s.first : s.first+s.n]
 		if i > 0 && s.start < t.seqs[i-1].end ||
 			!slices.IsSortedFunc(rows, func(a, b row) int { return cmp.Compare(a.addr, b.addr) }) ||
 			rows[len(rows)-1].addr >= s.end {
-			return room
+			return scratch
 		}
 		n += len(rows) + 1
 	}
-	room = slices.Grow(room[:0], n)
+	scratch = slices.Grow(scratch[:0], n)
 	for i, s := range t.seqs {
-		room = append(room, t.rows[s.first:s.first+s.n]...)
+		scratch = append(scratch, t.rows[s.first:s.first+s.n]...)
 		if i+1 == len(t.seqs) || t.seqs[i+1].start != s.end {
-			room = append(room, row{s.end, gap, 0})
+			scratch = append(scratch, row{s.end, gap, 0})
 		}
 	}
-	t.rows, t.seqs = slices.Clone(room), nil
-	t.cuts = newAddressIndex(len(t.rows), func(i int) uint64 { return t.rows[i].addr })
-	return room
+	t.rows, t.seqs = slices.Clone(scratch), nil
+	t.index = newAddressIndex(len(t.rows), func(i int) uint64 { return t.rows[i].addr })
+	return scratch
 }
 
 // lineHeader is what the program needs of its header.

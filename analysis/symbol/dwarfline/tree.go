@@ -15,7 +15,7 @@ type tree struct {
 	// begins at or before it.
 	starts []uint64
 	inner  []int32
-	cuts   addressIndex
+	index  addressIndex
 }
 
 // function is a function or a call inlined into one.
@@ -35,7 +35,7 @@ type span struct {
 
 // at is the innermost function at an address, -1 if there is none.
 func (t *tree) at(addr uint64) int32 {
-	lo, hi := t.cuts.around(addr)
+	lo, hi := t.index.around(addr)
 	for lo < hi {
 		mid := (lo + hi) >> 1
 		if t.starts[mid] <= addr {
@@ -64,10 +64,10 @@ type treeReader struct {
 
 // read reads the functions of a unit.
 func (t *tree) read(u *unit) {
-	room := &u.file.d.scratch
-	w := &treeReader{u: u, t: t, r: u.file.reader(u.file.src.Info[:u.end]), spans: room.spans[:0],
-		groups: room.groups[:0]}
-	t.funcs = room.funcs[:0]
+	scratch := &u.file.d.scratch
+	w := &treeReader{u: u, t: t, r: u.file.reader(u.file.src.Info[:u.end]), spans: scratch.spans[:0],
+		groups: scratch.groups[:0]}
+	t.funcs = scratch.funcs[:0]
 	w.r.seek(u.dies)
 	w.walk(u.file.abbrevsAt(u.abbrevAt, u.enc))
 	u.file.d.spend(u.end - u.dies)
@@ -75,10 +75,10 @@ func (t *tree) read(u *unit) {
 		u.file.d.broken("info", u.dies)
 	}
 	w.flatten()
-	room.spans, room.groups, room.funcs = w.spans, w.groups, t.funcs
-	room.starts, room.inner = t.starts, t.inner
+	scratch.spans, scratch.groups, scratch.funcs = w.spans, w.groups, t.funcs
+	scratch.starts, scratch.inner = t.starts, t.inner
 	t.funcs, t.starts, t.inner = slices.Clone(t.funcs), slices.Clone(t.starts), slices.Clone(t.inner)
-	t.cuts = newAddressIndex(len(t.starts), func(i int) uint64 { return t.starts[i] })
+	t.index = newAddressIndex(len(t.starts), func(i int) uint64 { return t.starts[i] })
 }
 
 func (w *treeReader) walk(table *abbrevs) {
@@ -221,9 +221,9 @@ func (w *treeReader) flatten() {
 	for i := range groups {
 		overlap = overlap || i > 0 && groups[i-1].end > groups[i].start
 	}
-	room := &w.u.file.d.scratch
-	s := sweep{t: w.t, open: room.open[:0]}
-	w.t.starts, w.t.inner = room.starts[:0], room.inner[:0]
+	scratch := &w.u.file.d.scratch
+	s := sweep{t: w.t, open: scratch.open[:0]}
+	w.t.starts, w.t.inner = scratch.starts[:0], scratch.inner[:0]
 	if overlap {
 		sortSpans(w.spans)
 		s.add(w.spans)
@@ -233,7 +233,7 @@ func (w *treeReader) flatten() {
 		}
 	}
 	s.close(math.MaxUint64)
-	room.open = s.open
+	scratch.open = s.open
 }
 
 // sortSpans sorts by start; of spans that begin together, what is further in is

@@ -79,13 +79,13 @@ type dump struct {
 	order   binary.ByteOrder
 	code    *Code
 	byIndex map[uint64]int // code_index -> function, for moves
-	room    [loadSize + moveSize]byte
+	head    [loadSize + moveSize]byte
 }
 
 // record reads a record. There are no more after a broken one, as nothing tells
 // where the next begins.
 func (d *dump) record() (more bool, err error) {
-	p := d.room[:prefixSize]
+	p := d.head[:prefixSize]
 	if _, err := io.ReadFull(d.in, p); err != nil {
 		return false, endOr(err, nil)
 	}
@@ -118,7 +118,7 @@ func (d *dump) load(left int) (int, error) {
 		d.code.Bad++
 		return left, nil
 	}
-	b := d.room[:loadSize]
+	b := d.head[:loadSize]
 	if _, err := io.ReadFull(d.in, b); err != nil {
 		return 0, err
 	}
@@ -151,7 +151,7 @@ func (d *dump) move(left int) (int, error) {
 		d.code.Bad++
 		return left, nil
 	}
-	b := d.room[:moveSize]
+	b := d.head[:moveSize]
 	if _, err := io.ReadFull(d.in, b); err != nil {
 		return 0, err
 	}

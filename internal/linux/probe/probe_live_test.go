@@ -15,7 +15,7 @@ import (
 	"github.com/gantry-tools/gantry/internal/testutil"
 )
 
-// On any machine a check answers, names a layer and a cure with every No, and
+// On any machine a check answers, names a layer and a hint with every No, and
 // leaves nothing behind.
 func TestLiveChecks(t *testing.T) {
 	testutil.CheckLeaks(t)

@@ -168,7 +168,7 @@ func TestChecks(t *testing.T) {
 		answer  Answer
 		layer   Layer
 		found   string // part of it
-		cure    string // part of it
+		hint    string // part of it
 	}{
 		"seccomp EPERM":           {docker(machine{reached: eperm, files: filter()}), Syscall, No, Seccomp, "operation not permitted", "seccomp profile"},
 		"seccomp ENOSYS":          {machine{reached: syscall.ENOSYS, files: filter()}, Syscall, No, Seccomp, "not implemented", "service or sandbox"},
@@ -230,8 +230,8 @@ func TestChecks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := c.machine.prober(t).Check(c.check)
-			if r.Answer != c.answer || r.Layer != c.layer || !strings.Contains(r.Observed, c.found) || !strings.Contains(r.Hint, c.cure) {
-				t.Errorf("%+v\nwant %v by %q, found %q, cure %q", r, c.answer, c.layer, c.found, c.cure)
+			if r.Answer != c.answer || r.Layer != c.layer || !strings.Contains(r.Observed, c.found) || !strings.Contains(r.Hint, c.hint) {
+				t.Errorf("%+v\nwant %v by %q, found %q, hint %q", r, c.answer, c.layer, c.found, c.hint)
 			}
 			if r.Check != c.check || (r.Answer == Unknown) != (r.Err != nil) || (r.Answer == No) != (r.Hint != "") {
 				t.Errorf("incomplete: %+v", r)

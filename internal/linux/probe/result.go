@@ -52,12 +52,12 @@ const (
 	Hardware   Layer = "hardware"   // the CPU, or the host of this virtual machine
 )
 
-// Effort is how much a cure changes, the least first.
+// Effort is how much a change is, the least first.
 type Effort int
 
 // Efforts.
 const (
-	EffortNone    Effort = iota // there is nothing to cure
+	EffortNone    Effort = iota // there is nothing to change
 	EffortProcess               // of how gantry is started
 	EffortMachine               // a setting of the running machine
 	EffortKernel                // another kernel, or other hardware
@@ -87,18 +87,18 @@ func yes(format string, args ...any) Result {
 	return Result{Answer: Yes, Observed: fmt.Sprintf(format, args...)}
 }
 
-func no(l Layer, e Effort, cure, format string, args ...any) Result {
-	return Result{Answer: No, Layer: l, Effort: e, Hint: cure, Observed: fmt.Sprintf(format, args...)}
+func no(l Layer, e Effort, hint, format string, args ...any) Result {
+	return Result{Answer: No, Layer: l, Effort: e, Hint: hint, Observed: fmt.Sprintf(format, args...)}
 }
 
 // lacks is a No for want of capabilities; instead may be empty.
 func (p *Prober) lacks(l Layer, instead string, needs []sys.Capability, format string, args ...any) Result {
 	r := p.privilege()
-	cure := r.Grant(needs)
+	hint := r.Grant(needs)
 	if instead != "" {
-		cure += ", or " + instead
+		hint += ", or " + instead
 	}
-	n := no(l, EffortProcess, cure, format, args...)
+	n := no(l, EffortProcess, hint, format, args...)
 	n.Needs, n.Instead = needs, instead
 	return n
 }

@@ -44,8 +44,8 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// TestUrgent: the thread is urgent until that is undone, what it starts is not.
-func TestUrgent(t *testing.T) {
+// TestSetRealtime: the thread is urgent until that is undone, what it starts is not.
+func TestSetRealtime(t *testing.T) {
 	testutil.Require(t, testutil.Root, testutil.Tool("sh"))
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -32,7 +32,7 @@ func mapRecord(id uint32, address, values uint64) []byte {
 	return append(insns([]uint64{address, values}), words(id, kind, 6, 1)...)
 }
 
-func TestTell(t *testing.T) {
+func TestSanitize(t *testing.T) {
 	maps := []kernelMap{
 		{address: 0xffff888000001000, id: 7, kind: 1, valueLen: 8, entries: 1},
 		{address: 0xffff888000002000, values: 0xffff888000002100, id: 8, kind: mapArray, valueLen: 6, entries: 1},
@@ -67,7 +67,7 @@ func TestTell(t *testing.T) {
 }
 
 // What may be the address of a value that is not known where is not told.
-func TestTellUnknown(t *testing.T) {
+func TestSanitizeUnknown(t *testing.T) {
 	arena := []kernelMap{{address: 0xffff888000001000, id: 7, kind: mapArena}}
 	if b := insns(ld(0xffff888000001000)); !sanitize(b, arena) {
 		t.Error("the map itself is not known")
@@ -80,7 +80,7 @@ func TestTellUnknown(t *testing.T) {
 	}
 }
 
-func FuzzTell(f *testing.F) {
+func FuzzSanitize(f *testing.F) {
 	m := mapRecord(8, 0xffff888000002000, 0xffff888000002100)
 	f.Add(m, insns(ld(0xffff888000002004), []uint64{0xf5, 0x21, 0x95}))
 	f.Fuzz(func(t *testing.T, m, b []byte) {
