@@ -31,8 +31,6 @@ type scanner struct {
 
 	run uint64 // cgroup of the samples that n counts
 	n   uint64
-
-	fetched byte // so that fetch is not found to do nothing
 }
 
 // scan walks the headers in what Peek returned and adds to t. The kernel puts
@@ -41,10 +39,7 @@ type scanner struct {
 func (s *scanner) scan(a, b []byte, t *tally) error {
 	data := perf.RingData{A: a, B: b}
 	total := data.Len()
-	for off, ahead := 0, 0; off < total; {
-		if off >= ahead {
-			ahead = off + s.fetch(a, b, off)
-		}
+	for off := 0; off < total; {
 		typ, size, ok := data.Header(off)
 		if !ok {
 			return fmt.Errorf("read ring: %w",
@@ -64,30 +59,6 @@ func (s *scanner) scan(a, b []byte, t *tally) error {
 		off += size
 	}
 	return nil
-}
-
-const (
-	// fetchSize is what is fetched at once: half a cache of the first level.
-	fetchSize = 16 << 10
-	cacheLine = 64
-)
-
-// fetch reads the next piece of a ring from end to end and returns its size.
-// The CPU that wrote it is another one as a rule: a walk from header to header
-// would wait for the memory at each step, which it does not where one line
-// follows the other.
-func (s *scanner) fetch(a, b []byte, off int) int {
-	part := a
-	if off >= len(a) {
-		part, off = b, off-len(a)
-	}
-	part = part[off:min(off+fetchSize, len(part))]
-	var sum byte
-	for i := 0; i < len(part); i += cacheLine {
-		sum += part[i]
-	}
-	s.fetched = sum
-	return len(part)
 }
 
 func (s *scanner) sample(time, last uint64, t *tally) {

@@ -56,6 +56,15 @@ func readBPFRecording(e *env, path string) (*bpfRecording, error) {
 		return nil, err
 	}
 	lives = events.add(lives)
+	if slices.ContainsFunc(lives, lacksLoaderName) {
+		// Its loader was gone before /proc was read; the sideband has its name.
+		if events.comms == nil {
+			if err := events.read(r); err != nil {
+				return nil, err
+			}
+		}
+		events.nameLoaders(lives)
+	}
 	details, err := bpfDetails(ft, r)
 	if err != nil {
 		fmt.Fprintf(e.stderr, "gantry: some BPF programs cannot be read: %v\n", err)
@@ -123,11 +132,19 @@ func (r *bpfRecording) find(id uint32) (*recordedBPF, error) {
 type bpfEvents struct {
 	lives map[uint32]*perfdata.BPFProgramLife
 	names map[string]string // of programs, by tag
+	comms map[int32][]bpfComm
+}
+
+// bpfComm is the name of a process from a time on, in nanoseconds of the recording.
+type bpfComm struct {
+	time uint64
+	comm string
 }
 
 // read reads the records to their end.
 func (b *bpfEvents) read(r *perfdata.Reader) error {
 	b.lives, b.names = make(map[uint32]*perfdata.BPFProgramLife), make(map[string]string)
+	b.comms = make(map[int32][]bpfComm)
 	for {
 		rec, err := r.Next()
 		if errors.Is(err, io.EOF) {
@@ -136,7 +153,7 @@ func (b *bpfEvents) read(r *perfdata.Reader) error {
 		if err != nil {
 			return err
 		}
-		if rec.Type != perf.RecordBPFEvent && rec.Type != perf.RecordKsymbol {
+		if rec.Type != perf.RecordBPFEvent && rec.Type != perf.RecordKsymbol && rec.Type != perf.RecordComm {
 			continue
 		}
 		decoded, err := perf.Decode(rec.Raw, r.Order(), rec.Event)
@@ -148,7 +165,33 @@ func (b *bpfEvents) read(r *perfdata.Reader) error {
 			b.event(x, rec)
 		case *perf.Ksymbol:
 			b.symbol(x.Name)
+		case *perf.Comm:
+			if x.PID == x.TID {
+				b.comms[x.PID] = append(b.comms[x.PID], bpfComm{rec.Time, x.Comm})
+			}
 		}
+	}
+}
+
+// lacksLoaderName reports whether a program was loaded by a process whose name is not
+// known.
+func lacksLoaderName(l perfdata.BPFProgramLife) bool {
+	return l.Loader != nil && l.Loader.Comm == "" && l.Loaded != 0
+}
+
+// nameLoaders gives loaders without a name the one that their process had then.
+func (b *bpfEvents) nameLoaders(lives []perfdata.BPFProgramLife) {
+	for _, l := range lives {
+		if !lacksLoaderName(l) {
+			continue
+		}
+		var last bpfComm
+		for _, c := range b.comms[l.Loader.PID] {
+			if c.time <= l.Loaded && c.time >= last.time {
+				last = c
+			}
+		}
+		l.Loader.Comm = last.comm
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -66,6 +67,21 @@ BPF_EVENT type=prog_unload id=4 tag=0000000000000004 @pid=1 @tid=1 @time=6000
 }
 
 // Of a stream gantry's section comes first, and the records are read all the same.
+// A loader that was gone before /proc was read has the name of the sideband.
+func TestBPFLoaderName(t *testing.T) {
+	section := `{"version":1,"bpf":[{"id":7,"loaded":2000,"loader":{"pid":5}},{"id":8,"loaded":500,"loader":{"pid":5}}]}`
+	path := bpfText(t, "perfdata little\nfeature GANTRY "+strconv.Quote(section)+"\n"+bpfTestEvent+
+		`COMM pid=5 tid=5 "sh" @pid=5 @tid=5 @time=1000
+COMM pid=5 tid=5 "loader" @pid=5 @tid=5 @time=1500
+COMM pid=5 tid=6 "thread" @pid=5 @tid=6 @time=1600
+COMM pid=5 tid=5 "later" @pid=5 @tid=5 @time=3000
+`)
+	out, _ := runBPF(t, "log", "-i", path)
+	if !strings.Contains(out, "by loader(5)") || !strings.Contains(out, "by ?(5)") {
+		t.Error(out)
+	}
+}
+
 func TestBPFLogStream(t *testing.T) {
 	path := bpfText(t, "perfdata little pipe\nfeature GANTRY "+`"{\"version\":1,\"host_namespaces\":{\"pid\":1,\"mnt\":2}}"`+"\n"+bpfTestEvent+
 		"BPF_EVENT type=prog_load id=7 tag=0000000000000007 @pid=1 @tid=1 @time=2000\n"+
