@@ -55,7 +55,7 @@ func (r *Recorder) setRealtime() (leave func()) {
 
 // ringDrainer moves what is in rings to memory before they are full, while the
 // recorder is held up: by a disk, by a file that it looks at, by a lock. It runs
-// in a thread of its own, of a higher priority, that waits for nobody.
+// in a thread of its own, of real-time priority, that waits for no other.
 type ringDrainer struct {
 	// mu guards the rings, as far as reading them goes, and what was caught.
 	mu    sync.Mutex

@@ -93,7 +93,7 @@ func (r *Recorder) sampleTime() (span [2]uint64) {
 	return span
 }
 
-// countLost adds the losses that no LOST record tells of, because no record
+// countLost adds the losses without a LOST record, because no record
 // found room after them: the kernel counts for each event what it dropped
 // (Linux 6.0).
 func (r *Recorder) countLost() {

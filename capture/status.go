@@ -90,7 +90,7 @@ func (r *Recorder) writeTasks(ctx context.Context, s *snapshot.Synthesizer, scop
 	return err
 }
 
-// scope is whose state the samples need; not ok: nobody's.
+// scope is the tasks whose state the samples need; not ok: none.
 func (r *Recorder) scope() (s snapshot.Scope, ok bool) {
 	t := &r.opts.Target
 	switch {

@@ -43,7 +43,7 @@ type workload struct {
 	pidfd *sys.FD
 	// running is the process from its start until it has been waited for.
 	running atomic.Pointer[os.Process]
-	// asked: it was told to end, because the recording has.
+	// asked: it was signalled to end, because the recording has.
 	asked bool
 }
 
@@ -106,11 +106,11 @@ func (w *workload) start() error {
 type ChildStatus struct {
 	Ran  bool
 	Code int // as a shell has it: 128 and the signal's number if one killed it
-	// Stopped: it was told to end because the recording did.
+	// Stopped: it was signalled to end because the recording did.
 	Stopped bool
 }
 
-// finish waits for the command; one that still runs is told to end first, as
+// finish waits for the command; one that still runs is signalled first, as
 // perf does.
 func (w *workload) finish() ChildStatus {
 	if w.cmd.Process == nil {

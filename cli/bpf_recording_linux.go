@@ -56,14 +56,8 @@ func readBPFRecording(e *env, path string) (*bpfRecording, error) {
 		return nil, err
 	}
 	lives = events.add(lives)
-	if slices.ContainsFunc(lives, lacksLoaderName) {
-		// Its loader was gone before /proc was read; the sideband has its name.
-		if events.comms == nil {
-			if err := events.read(r); err != nil {
-				return nil, err
-			}
-		}
-		events.nameLoaders(lives)
+	if err := events.nameLoaders(r, lives); err != nil {
+		return nil, err
 	}
 	details, err := bpfDetails(ft, r)
 	if err != nil {
@@ -179,8 +173,17 @@ func lacksLoaderName(l perfdata.BPFProgramLife) bool {
 	return l.Loader != nil && l.Loader.Comm == "" && l.Loaded != 0
 }
 
-// nameLoaders gives loaders without a name the one that their process had then.
-func (b *bpfEvents) nameLoaders(lives []perfdata.BPFProgramLife) {
+// nameLoaders gives loaders without a name, which were gone before /proc was read, the
+// one that their process had then. The records are read for it, unless they were.
+func (b *bpfEvents) nameLoaders(r *perfdata.Reader, lives []perfdata.BPFProgramLife) error {
+	if !slices.ContainsFunc(lives, lacksLoaderName) {
+		return nil
+	}
+	if b.comms == nil {
+		if err := b.read(r); err != nil {
+			return err
+		}
+	}
 	for _, l := range lives {
 		if !lacksLoaderName(l) {
 			continue
@@ -193,6 +196,7 @@ func (b *bpfEvents) nameLoaders(lives []perfdata.BPFProgramLife) {
 		}
 		l.Loader.Comm = last.comm
 	}
+	return nil
 }
 
 // symbol keeps the name in bpf_prog_TAG_NAME.

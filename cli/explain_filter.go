@@ -33,9 +33,9 @@ func explainFilter(stderr io.Writer, name string, gantry []byte, verbose bool) {
 	f := &n.Filter
 	chosen := profile.Printable(strings.Join(f.Selectors, ", "))
 	if f.Undecided > 0 {
-		fmt.Fprintf(stderr, "gantry: %s: only %s was to be recorded; of %s nobody told in time what the container "+
-			"is called: --container leaves them out\n",
-			name, chosen, plural(int(min(f.Undecided, 1<<62)), "sample", "samples"))
+		fmt.Fprintf(stderr, "gantry: %s: only %s was to be recorded; %s of containers without a name in time, which "+
+			"--container leaves out\n",
+			name, chosen, plural(int(min(f.Undecided, 1<<62)), "sample is", "samples are"))
 	}
 	if verbose {
 		fmt.Fprintf(stderr, "gantry: %s: only %s was recorded; left out were %s samples in the kernel and %s by the "+

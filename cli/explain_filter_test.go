@@ -20,7 +20,7 @@ func TestExplainFilter(t *testing.T) {
 		{`{"filter":{"selectors":["web","d\u001b[2Jb"],"method":"kernel","kernel_dropped":1234,"dropped":5}}`, true,
 			"gantry: x: only web, d\\x1b[2Jb was recorded; left out were 1,234 samples in the kernel and 5 by the recorder\n"},
 		{`{"filter":{"selectors":["web"],"undecided":1}}`, false,
-			"gantry: x: only web was to be recorded; of 1 sample nobody told in time what the container is called: --container leaves them out\n"},
+			"gantry: x: only web was to be recorded; 1 sample is of containers without a name in time, which --container leaves out\n"},
 	} {
 		var b strings.Builder
 		explainFilter(&b, "x", []byte(tt.gantry), tt.verbose)

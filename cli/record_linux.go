@@ -330,7 +330,9 @@ func (r *recordReport) filtered(s *capture.Filtered) {
 	r.note(fmt.Sprintf("samples of other tasks left out: %s in the kernel, %s by the recorder", thousands(s.Kernel),
 		thousands(s.Dropped)))
 	if s.Unknown > 0 {
-		r.note(fmt.Sprintf("samples left out because nothing told where their tasks were: %s", thousands(s.Unknown)))
+		r.note(fmt.Sprintf("%s samples dropped: container unknown (no record of the task, which exited before "+
+			"/proc was read)",
+			thousands(s.Unknown)))
 	}
 }
 

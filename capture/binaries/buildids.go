@@ -180,7 +180,7 @@ func (x *resolver) neighbour(m *perf.Mmap2, in proctable.MountNS) ([]byte, error
 	return nil, errGone
 }
 
-// addHolder takes note of a mapping that a snapshot tells of.
+// addHolder remembers which process has a file of the snapshot mapped.
 func (x *resolver) addHolder(m *perf.Mmap2, in proctable.MountNS) {
 	key := holderKey(m, in)
 	if _, ok := x.holders[key]; ok {

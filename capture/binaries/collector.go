@@ -205,7 +205,7 @@ func (k *Collector) openEarly(b *binary) {
 	}
 }
 
-// generated says whether a mapping tells of generated code. A jitdump file of the
+// generated reports whether a mapping holds generated code. A jitdump file of the
 // host stays where it is, as binaries do.
 func (k *Collector) generated(key *binaryKey, at mappedAt) bool {
 	return perf.HoldsCode(key.Path) || isJitdump(key) && (at.mnt == 0 || at.mnt != k.hostMnt)

@@ -171,7 +171,7 @@ func (c *jitCollector) push(g *jitProcess) {
 
 func (c *jitCollector) countMissing(err error) { c.missing["generated code: "+reason(err)]++ }
 
-// exited is told of every thread that ends. A process is over when none is left,
+// exited is called for every thread that ends. A process is over when none is left,
 // the first one may end before others.
 func (c *jitCollector) exited(pid, tid int32) {
 	if c == nil || c.store == nil {

@@ -139,7 +139,7 @@ func (w *Watcher) settle(last bool) {
 	w.late = rest
 }
 
-// settleOne settles a load before its unload is told of.
+// settleOne settles a load before its unload is reported.
 func (w *Watcher) settleOne(id uint32) {
 	for i := range w.late {
 		if w.late[i].id == id {

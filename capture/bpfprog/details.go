@@ -18,7 +18,7 @@ import (
 // nativeOrder is the byte order of the machines gantry builds for.
 const nativeOrder = perf.LittleEndian
 
-// Details are what the kernel tells of a program.
+// Details are the instructions, lines and types of a program, as BPF_OBJ_GET_INFO_BY_FD has them.
 type Details struct {
 	perfdata.BPFProgram
 	BTF []byte // of BTFID, nil if it has none or was not told

@@ -2,7 +2,7 @@
 
 //go:build linux
 
-// Package bpfprog tells of BPF programs: which are there, which come and go, and
+// Package bpfprog watches BPF programs: which are there, which come and go, and
 // what is needed to name their code once they are gone.
 //
 // List reads those that are loaded. A Watcher reads the details of each program
@@ -12,7 +12,7 @@
 // internal/linux/bpf/loads), for programs that are gone by then. What both found is in a ProgramTable.
 //
 // What surprises:
-//   - The kernel wakes nobody for a BPF_EVENT, unless the ring has a watermark:
+//   - The kernel wakes no reader for a BPF_EVENT, unless the ring has a watermark:
 //     wakeup_events counts samples only.
 //   - A program that is asked for lives until its descriptor is closed, so the
 //     record of its unload may come later than without gantry.

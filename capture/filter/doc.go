@@ -19,5 +19,5 @@
 //   - Names come late. A cgroup that appears during the recording may turn out to
 //     be a chosen container's: its samples are held back until that is settled.
 //   - The namespaces of a task at the time of a sample come from the sideband, so
-//     the Filter is told of sideband first, up to where the samples reach.
+//     the Filter is given the sideband first, up to where the samples reach.
 package filter

@@ -58,11 +58,11 @@ type Filter struct {
 type Stats struct {
 	// Dropped are those of tasks that were not chosen.
 	Dropped uint64 `json:"dropped"`
-	// Unknown are those that were dropped because nothing told where their
+	// Unknown are those that were dropped because no record said where their
 	// task was.
 	Unknown uint64 `json:"unknown,omitempty"`
 	// Undecided are those that were kept although it is not known whether
-	// their task was chosen: nobody told in time what its container is
+	// their task was chosen: no runtime named its container in time
 	// called.
 	Undecided uint64 `json:"undecided,omitempty"`
 }
@@ -179,7 +179,7 @@ func (f *Filter) Waiting() bool { return f.pending > 0 }
 // Stats is what was decided so far.
 func (f *Filter) Stats() Stats { return f.stats }
 
-// Blind says that what the sideband tells of tasks is not complete from now on.
+// Blind marks the sideband as incomplete from now on: records of tasks were lost.
 func (f *Filter) Blind() { f.blind = true }
 
 func (f *Filter) setCgroup(id uint64, c *cgroup, s state) {
@@ -214,7 +214,7 @@ func toInt(b bool) int {
 	return 0
 }
 
-// Cgroup tells of a cgroup. status: it was found when the recording began.
+// Cgroup adds a cgroup. status: it was found when the recording began.
 func (f *Filter) Cgroup(id uint64, path string, status bool) {
 	if f.cgroups[id] != nil {
 		return
@@ -303,7 +303,7 @@ func (f *Filter) namespaces(ev *proctable.Event) {
 	f.rulesOf(f.at(ev.TID, ev.Time), ev.Status)
 }
 
-// updateEmpty looks at the identities that nobody is left in, or somebody again.
+// updateEmpty updates the identities whose last task left, or that have tasks again.
 func (f *Filter) updateEmpty() {
 	for _, t := range f.tasks.changes {
 		if f.clocks || int(t.ns) >= len(f.nsRules) {

@@ -90,7 +90,7 @@ func (t *tasks) forget(ns nsID) {
 	t.free = append(t.free, ns)
 }
 
-// forget forgets namespaces, and the identities that nobody is in any more. One
+// forget drops namespaces, and the identities without tasks. One
 // of which the runtimes tell is remembered as long as they do: when its numbers
 // are given to new namespaces, that must not be what they are called.
 func (f *Filter) forget(ns nsID) {

@@ -299,7 +299,7 @@ func (p *Plan) late() bool { return len(p.byName) > 0 || p.anyRuntime || p.free 
 // NeedsNamespaces reports whether the namespaces of tasks decide.
 func (p *Plan) NeedsNamespaces() bool { return len(p.masks) > 0 }
 
-// needsTime: the namespace that no record tells of counts.
+// needsTime: the time namespace counts, which is in no record.
 func (p *Plan) needsTime() bool {
 	return slices.ContainsFunc(p.masks, func(m mask) bool { return m.set.Has(container.TimeNS) })
 }

@@ -35,5 +35,5 @@ type Event struct {
 	CgroupPath           string
 }
 
-// Observer is told of events, in the order of reading, in one goroutine.
+// Observer is called for each event, in the order of reading, in one goroutine.
 type Observer interface{ Observe(ev *Event) }

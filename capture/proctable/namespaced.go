@@ -12,7 +12,7 @@ import (
 )
 
 // Namespaced are the processes in a pid and a mount namespace other than the
-// host's: those among which to look for containers that no cgroup tells of. They
+// host's: those among which to look for containers without a cgroup of their own. They
 // are known from the snapshot and the sideband, so that /proc need not be read.
 //
 // The methods of a nil Namespaced do nothing. List may be called in any goroutine.
@@ -23,7 +23,7 @@ type Namespaced struct {
 
 	mu   sync.Mutex
 	pids map[int32]struct{}
-	// complete: the snapshot told of all; incomplete: something may have been
+	// complete: the snapshot had all; incomplete: something may have been
 	// missed since. Then /proc has to be read.
 	complete, incomplete bool
 }

@@ -77,7 +77,7 @@ func (b *BPF) Take(ctx context.Context, scope Scope, sink Sink) (Stats, error) {
 	return p.stats, p.initial()
 }
 
-// initial tells of the first process where the kernel keeps it out of the
+// initial reports the first process where the kernel keeps it out of the
 // iterators' sight, as that of some virtual machines does: as far as /proc
 // shows it.
 func (p *pass) initial() error {
@@ -106,7 +106,7 @@ type pass struct {
 	all     bool
 	pids    map[int32]bool
 	cgroups map[uint64]bool
-	// reported are the processes that are told of. spaces says which of sets are the
+	// reported are the processes that have records. spaces says which of sets are the
 	// namespaces of each, if not the first: threads have the same, mostly.
 	reported pidSet
 	nsSets   map[int32]int32
@@ -168,7 +168,7 @@ func (p *pass) pause() error {
 	return err
 }
 
-// task tells of one thread.
+// task writes the records of one thread.
 func (p *pass) task(r *tasks.Task) error {
 	p.sawInit = p.sawInit || r.TID == 1
 	if r.PID == 0 || r.TID == 0 || !p.inScope(r) {

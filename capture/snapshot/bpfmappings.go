@@ -49,8 +49,8 @@ func mapFlags(vm uint32) uint32 {
 	return flags
 }
 
-// mapping tells of one mapping. A process that is not told of has begun since,
-// and tells of itself: what it has mapped, it inherited.
+// mapping writes the record of one mapping. A process without records has begun since the
+// iterator passed; the live sideband has it, and what it has mapped it inherited.
 func (p *pass) mapping(m *tasks.Mapping) error {
 	if m.PID != p.last {
 		p.last, p.want = m.PID, p.reported.has(int32(m.PID)) || p.all && p.sink.Want == nil

@@ -10,7 +10,7 @@ import (
 	"github.com/gantry-tools/gantry/perf"
 )
 
-// dataMaps tells of memory that shows programs and libraries but is not
+// dataMaps reports memory that shows programs and libraries but is not
 // executable. perf finds their call frame information by it, and so cannot
 // unwind the stacks of a process without.
 type dataMaps struct {

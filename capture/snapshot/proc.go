@@ -107,7 +107,7 @@ func (w *walk) tick() error {
 // another one meanwhile.
 const maxReused = 3
 
-// process tells of a process and its threads. One that has gone is no error.
+// process writes the records of a process and its threads. One that has gone is no error.
 // The files of /proc are opened one after the other, by a number: that they
 // were all of one process, its start time tells.
 func (w *walk) process(pid int) error {
@@ -171,7 +171,7 @@ func (w *walk) once(proc procfs.Proc) (procfs.Stat, error) {
 	return st, err
 }
 
-// read fills t with what /proc tells of a thread.
+// read fills t from the files of a thread in /proc.
 func (w *walk) read(t *Task, proc procfs.Proc, st *procfs.Stat) error {
 	*t = Task{
 		PID: t.PID, TID: int32(proc.PID()), PPID: int32(st.PPID), Comm: st.Comm,
@@ -190,7 +190,7 @@ func (w *walk) read(t *Task, proc procfs.Proc, st *procfs.Stat) error {
 	return nil
 }
 
-// first tells of the first thread of a process, and of its mappings.
+// first writes the records of a process's first thread and of its mappings.
 func (w *walk) first(proc procfs.Proc, st *procfs.Stat) error {
 	t := &w.leader
 	t.PID = int32(proc.PID())
@@ -206,7 +206,7 @@ func (w *walk) first(proc procfs.Proc, st *procfs.Stat) error {
 	return w.mappings(proc, st)
 }
 
-// report tells of a thread. Its namespaces may be known already.
+// report writes the records of a thread. Its namespaces may be known already.
 func (w *walk) report(t *Task, namespaces bool) error {
 	if err := w.sendFork(t, w.now); err != nil {
 		return err
@@ -219,7 +219,7 @@ func (w *walk) report(t *Task, namespaces bool) error {
 	return w.sendComm(t, w.now)
 }
 
-// mappings tells of the mappings of a process. A leader that has exited before
+// mappings writes the records of the mappings of a process. A leader that has exited before
 // its threads has none: then a thread's are the process's.
 func (w *walk) mappings(proc procfs.Proc, st *procfs.Stat) error {
 	from := []int{proc.PID()}
@@ -246,7 +246,7 @@ func (w *walk) mappings(proc procfs.Proc, st *procfs.Stat) error {
 	return nil
 }
 
-// threads tells of the threads beside the leader. Namespaces are told only
+// threads writes the records of the threads beside the leader. Namespaces are written only
 // where they differ from the leader's, which the thread has by its FORK.
 func (w *walk) threads(proc procfs.Proc) error {
 	tids, err := proc.Tasks()

@@ -25,12 +25,12 @@ func (e *emitter) record(rec perf.Record) error {
 	return e.sinkErr
 }
 
-// idle tells of the task that runs when nothing else does.
+// idle writes the record of the idle task.
 func (e *emitter) idle(now uint64) error {
 	return e.sendComm(&Task{Comm: "swapper"}, now)
 }
 
-// sendFork tells of the task and its parent: for a thread its process.
+// sendFork writes the FORK record of a task: for a thread its process.
 // perf.MiscForkExec keeps readers from inheriting the parent's mappings.
 func (e *emitter) sendFork(t *Task, now uint64) error {
 	parent := t.PPID
@@ -48,7 +48,7 @@ func (e *emitter) sendComm(t *Task, now uint64) error {
 	return e.record(&e.comm)
 }
 
-// sendNamespaces tells of the task's namespaces, as far as they are known.
+// sendNamespaces writes the task's namespaces, as far as they are known.
 func (e *emitter) sendNamespaces(t *Task, now uint64) error {
 	if t.Namespaces[perf.NSMnt].Ino == 0 {
 		return nil
@@ -58,7 +58,7 @@ func (e *emitter) sendNamespaces(t *Task, now uint64) error {
 	return e.record(&e.ns)
 }
 
-// sendMapping completes the record of a mapping and tells of it.
+// sendMapping completes the record of a mapping and writes it.
 func (e *emitter) sendMapping(m *perf.Mmap2, pid int32, now uint64) error {
 	m.PID, m.TID = pid, pid
 	setTrailer(&m.Trailer, m.Misc, pid, pid, now)

@@ -24,7 +24,7 @@ type Synthesizer struct {
 	Table *proctable.Table
 	// Write writes a record. The record is used again after the call.
 	Write func(perf.Record) error
-	// Mapping is told of each mapping before it is written, and may complete it.
+	// Mapping is called for each mapping before it is written, and may complete it.
 	Mapping func(*perf.Mmap2)
 	// Drain passes what the rings hold on to the Table; nil: there are no rings.
 	Drain func() error

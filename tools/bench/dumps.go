@@ -15,8 +15,7 @@ import (
 )
 
 const (
-	coldDumps  = "report of dumped stacks, cold"
-	keptDumps  = "report of dumped stacks, kept tables"
+	dumpReport = "report of dumped stacks"
 	dumpLoss   = "record dumped stacks at 5 kHz"
 	dumpRate   = 1999
 	lossRate   = 4999
@@ -30,7 +29,7 @@ const (
 // dumpRows measures stacks that are recorded as memory (--call-graph dwarf):
 // what unwinding them costs, and how many samples a recorder loses.
 func (b *bench) dumpRows(ctx context.Context, w io.Writer) error {
-	if strings.Contains(coldDumps, b.rows) || strings.Contains(keptDumps, b.rows) {
+	if strings.Contains(dumpReport, b.rows) {
 		if err := b.dumpReports(ctx, w); err != nil {
 			return err
 		}
@@ -46,22 +45,11 @@ func (b *bench) dumpReports(ctx context.Context, w io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("make the input of dumped stacks: %w", err)
 	}
-	// A store that begins empty has what the first report worked out.
-	store := filepath.Join(b.dir, "store")
-	if err := os.MkdirAll(filepath.Join(store, ".build-id"), 0o755); err != nil {
-		return err
-	}
-	defer os.RemoveAll(store)
 	perf := []string{"report", "--stdio", "--no-inline", "--no-children", "-g", "caller", "--sort", "comm,dso,sym"}
 	gantry := []string{"report", "--no-inline", "--no-children", "--call-graph=caller", "--sort", "comm,dso,sym"}
-	kept := append(gantry, "--buildid-dir", store)
-	if _, err := measure(ctx, b.dir, append(append([]string{b.gantry}, kept...), "-i", in.path)...); err != nil {
-		return err
-	}
 	fmt.Fprintf(w, "\nDumped stacks: %.0f MB, %d samples.\n\n", float64(in.bytes)/1e6, in.samples)
 	return b.printRows(ctx, w, []row{
-		{name: coldDumps, input: in, perf: perf, gantry: gantry, cpu: 1. / 4},
-		{name: keptDumps, input: in, perf: perf, gantry: kept, cpu: 1. / 10},
+		{name: dumpReport, input: in, perf: perf, gantry: gantry, cpu: 1. / 4},
 	})
 }
 

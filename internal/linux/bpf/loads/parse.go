@@ -19,7 +19,7 @@ type Program struct {
 	BTF    []byte
 	Loader perfdata.BPFLoader // pids are those of the first pid namespace
 	// Incomplete: all the code is there, but a record of something else was lost,
-	// or the translated instructions cannot be told as the kernel tells them.
+	// or the translated instructions cannot be sanitized as the kernel does.
 	Incomplete bool
 }
 

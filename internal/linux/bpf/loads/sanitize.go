@@ -23,7 +23,7 @@ const (
 	tailCall                  = 12 // BPF_FUNC_tail_call
 )
 
-// Codes that the kernel uses inside, and tells nobody of. Others, as those of reads that
+// Codes that the kernel uses internally, and hides from user space. Others, as those of reads that
 // extend the sign, it tells as they are.
 const (
 	innerTailCall, innerCallArgs = 0xf5, 0xe5
@@ -60,9 +60,9 @@ func (m *kernelMap) value(address uint64) (offset uint32, ok bool) {
 	return uint32(address - m.values), true
 }
 
-// sanitize makes of instructions as the kernel has them those that it tells of a
-// program (xlated_prog_insns of struct bpf_prog_info): maps by their ids, and the codes of
-// linux/bpf.h. It is false if an address may be that of a map that has no known place.
+// sanitize replaces what the kernel hides from user space, as BPF_OBJ_GET_INFO_BY_FD does
+// (xlated_prog_insns of struct bpf_prog_info): addresses of maps by their ids, internal codes by
+// those of linux/bpf.h. It is false if an address may be that of a map that has no known place.
 func sanitize(b []byte, maps []kernelMap) bool {
 	for at := 0; at+insnSize <= len(b); at += insnSize {
 		switch code := b[at]; {

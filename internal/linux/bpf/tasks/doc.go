@@ -11,7 +11,7 @@
 // /sys/kernel/btf, and CAP_BPF with CAP_PERFMON.
 //
 // What surprises:
-//   - A task that begins or ends while the iterator goes on may be told of or
+//   - A task that begins or ends while the iterator goes on may be reported or
 //     not. One that executes meanwhile may show a part of its old mappings,
 //     with a time before the execution, or none.
 //   - vm_file of a mapping in an overlay is a file of the layer below, of

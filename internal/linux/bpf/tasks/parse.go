@@ -87,7 +87,7 @@ type File struct {
 	// overlay, not of the layer below it. 0: no file.
 	Major, Minor uint32
 	Inode        uint64
-	// ID counts the files that were told of, from 1; 0: no file.
+	// ID counts the files that were reported, from 1; 0: no file.
 	ID uint32
 	// Generation tells files apart that had the inode one after the other,
 	// on file systems that count.
