@@ -13,7 +13,7 @@ import (
 	"github.com/gantry-tools/gantry/perf/perfdata"
 )
 
-// UnknownLoader is the container of a BPF program's loader that nobody saw.
+// UnknownLoader is the container of a BPF program's loader that was not seen.
 const UnknownLoader = "[unknown]"
 
 // bpf is what the recording tells of BPF programs.
@@ -52,7 +52,7 @@ func (s *Session) bpfProgram(k *symbol.Ksym) *bpfinfo.Program {
 }
 
 // bpfOwner names the program of a symbol, NAME#ID, and the container that loaded
-// it: profile.Host for none, UnknownLoader if nobody saw it. Both are empty for
+// it: profile.Host for none, UnknownLoader if it was not seen. Both are empty for
 // what is no BPF program.
 func (s *Session) bpfOwner(k *symbol.Ksym) (program, loader string) {
 	if k.Type != symbol.KsymBPF || !strings.HasPrefix(k.Name, symbol.BPFPrefix) {

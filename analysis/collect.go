@@ -24,7 +24,7 @@ type CollectOptions struct {
 	Symbols bool
 	// Stacks: the callers as well.
 	Stacks bool
-	// Addresses: frames are told apart by address, not by function.
+	// Addresses: frames differ by address, not by function.
 	Addresses bool
 	// Reasons: frames without a name say in Source why. It counts with Stacks
 	// only.
@@ -32,7 +32,7 @@ type CollectOptions struct {
 	// Places: Function tells afterwards what frames are. It counts with
 	// Addresses, and without Lines and Inline, only.
 	Places bool
-	// Lines: frames have the source line, and are told apart by it.
+	// Lines: frames have the source line, and differ by it.
 	Lines bool
 	// Inline: calls that the compiler inlined are frames. It counts with
 	// Stacks only.
@@ -77,7 +77,7 @@ type labelSlot struct {
 const maxSlots = 1 << 16
 
 // Collect reads the recording to its end and adds its samples up. What was
-// odd is told by Warnings afterwards.
+// odd is in Warnings afterwards.
 func (s *Session) Collect(o CollectOptions) (*profile.Profile, error) {
 	o.Inline = o.Inline && o.Stacks
 	c := &collector{
@@ -153,7 +153,7 @@ func (c *collector) add(ev *perf.Event, time uint64, th *timeline.Thread, sm *pe
 	}
 }
 
-// event is the builder's number of ev. Events are told to the builder when
+// event is the builder's number of ev. Events are given to the builder when
 // their first sample comes, which keeps the sideband's out.
 func (c *collector) event(ev *perf.Event) int {
 	if ev.Index < len(c.events) && c.events[ev.Index] > 0 {

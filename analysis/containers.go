@@ -57,7 +57,7 @@ func onlyContainer(c *container.Container) *container.Container {
 }
 
 // ContainerName is what to call the container of a task: its name or short
-// id; its identity, for one that nobody named; "" for a task of the host;
+// id; its identity, for one without a name; "" for a task of the host;
 // UnknownContainer if nothing tells.
 func (s *Session) ContainerName(cgroup uint64, th *timeline.Thread) string {
 	if c := s.ContainerOf(cgroup, th); c != nil {

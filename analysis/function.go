@@ -87,7 +87,7 @@ func (f *Function) HasDetails() bool { return f.bpf != nil }
 const maxCode = 512 << 10
 
 // Code is the machine code of the function, at most 512 KiB of it: from the
-// binary, which is found by its build-id, or as the kernel told of a BPF program.
+// binary, which is found by its build-id, or as the kernel described a BPF program.
 // Errors are fs.ErrNotExist, ErrNoCode, ErrKernelCode, or those of a
 // symbol.Resolver.
 func (f *Function) Code() ([]byte, error) {
@@ -242,7 +242,7 @@ func (s *Session) kernelTarget(addr uint64) (string, uint64) {
 
 // OpenSource opens a file that the binary of f names as its source: at its path
 // below the root that the binary is of, never that of another container. Whether
-// it is still what was compiled nobody knows.
+// it is still what was compiled is not known.
 func (f *Function) OpenSource(path string) (symbol.File, int64, error) {
 	if f.bin == nil {
 		return nil, 0, fs.ErrNotExist

@@ -41,7 +41,7 @@ type binary struct {
 	file *timeline.File
 	obj  *symbol.Object // nil if it could not be read
 	err  error          // why not
-	// lines are the source lines, nil as long as nobody asks.
+	// lines are the source lines, read when they are asked for.
 	lines *symbol.Lines
 	dso   string
 	id    buildid.ID

@@ -19,7 +19,7 @@ type Kernel struct {
 	BuildID buildid.ID // zero if the recording does not tell
 	Release string     // as uname -r, "" if not told
 	Arch    string
-	// Text is the address that the kernel's symbol _text had, 0 if not told.
+	// Text is the address that the kernel's symbol _text had, 0 if not known.
 	Text uint64
 	// Addrs are the addresses that will be looked up, in no order, if that is
 	// known: symbols need to be right only there. nil is all.
@@ -204,7 +204,7 @@ func (s *Session) Unresolved() []symbol.Failure { return s.resolver.Failures() }
 
 // Next gives the next record in the order of time, after applying it to the
 // timeline; io.EOF at the end. Records that cannot be decoded are skipped,
-// counted, and told by Warnings.
+// counted, and in Warnings.
 func (s *Session) Next() (*Item, error) {
 	for {
 		rec, err := s.ordered.Next()

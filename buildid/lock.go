@@ -26,7 +26,7 @@ const (
 // had (a file system without locks, another user's store), both sides do
 // without: place then makes again what was removed meanwhile.
 //
-// Only its owner can open the lock's file, so that nobody else can hold it.
+// Only its owner can open the lock's file, so that no other user can hold it.
 func (s *Store) lock(mode lockMode) (unlock func()) {
 	f, err := s.root.OpenFile(lockName, os.O_RDWR|os.O_CREATE|syscall.O_NONBLOCK, 0o600)
 	if err != nil {
@@ -118,7 +118,7 @@ func (s *Store) removeTemps(now time.Time) int {
 	}
 }
 
-// abandoned says whether nobody writes to a temporary file any more.
+// abandoned reports whether a temporary file has no writer any more.
 func (s *Store) abandoned(name string, now time.Time) bool {
 	f, _, err := s.openFile(name)
 	if err != nil {

@@ -194,7 +194,7 @@ func (s *Store) readDir(name string) ([]fs.DirEntry, error) {
 	return fs.ReadDir(s.root.FS(), name)
 }
 
-// Remove removes an entry that List told of. An entry that is gone is no error.
+// Remove removes an entry that List returned. An entry that is gone is no error.
 func (s *Store) Remove(e *Entry) error {
 	defer s.lock(exclusive)()
 	if err := s.remove(e); err != nil {
@@ -231,7 +231,7 @@ type Limits struct {
 	MaxSize int64
 	// MaxAge is how long a file is kept after its last use.
 	MaxAge time.Duration
-	// DryRun: nothing is removed, only told.
+	// DryRun: nothing is removed, only reported.
 	DryRun bool
 }
 

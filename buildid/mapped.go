@@ -61,7 +61,7 @@ func (l *MappedFiles) UnmarshalJSON(b []byte) error {
 }
 
 // Find is the id that a mapped file was kept by. What is not known on one side
-// differs from nothing; files that are told apart by it only have no id.
+// differs from nothing; files that differ by it only have no id.
 func (l MappedFiles) Find(file *Mapped) (id ID, ok bool) {
 	for i := range l {
 		m := &l[i]

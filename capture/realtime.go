@@ -14,22 +14,21 @@ import (
 	"github.com/gantry-tools/gantry/internal/linux/sys"
 )
 
-// Priorities of sys.SetRealtime: who catches comes before who reads.
+// Priorities of sys.SetRealtime: the thread that drains rings runs before the recorder's.
 const (
 	readerPriority  = 1
 	drainerPriority = 2
 )
 
-// spareProcs is how many more goroutines may run at once while rings are drained at real-time priority. A thread
-// that comes back from a system call waits until one of so many places is free,
-// whatever its priority is; those of the CPUs may be taken by goroutines whose
-// threads wait for a CPU.
+// spareProcs is added to GOMAXPROCS while rings are drained at real-time priority. A
+// thread that returns from a system call waits for a free P of Go's scheduler, whatever
+// its priority is; all may be held by goroutines whose threads wait for a CPU.
 const spareProcs = 4
 
-// setRealtime puts reading before everything else, where samples have so many bytes
-// that a ring is full before a busy machine lets the recorder run. It is nil
-// where that is not needed or not permitted, and for a recorder that compresses,
-// which would take the time from what is recorded.
+// setRealtime gives the recorder real-time priority where samples are so large that a
+// ring fills up before a busy machine schedules the recorder. It returns nil where
+// that is not needed or not permitted, and if the recorder compresses: that would
+// take the CPU from what is recorded.
 func (r *Recorder) setRealtime() (leave func()) {
 	if !r.opts.dumpsStacks() || r.opts.Compress != 0 {
 		return nil
@@ -53,23 +52,23 @@ func (r *Recorder) setRealtime() (leave func()) {
 	}
 }
 
-// ringDrainer moves what is in rings to memory before they are full, while the
-// recorder is held up: by a disk, by a file that it looks at, by a lock. It runs
-// in a thread of its own, of real-time priority, that waits for no other.
+// ringDrainer empties rings into memory before they are full, while the recorder
+// waits for a disk, a file or a lock. It runs in a thread of its own, at real-time
+// priority, and never blocks on the recorder.
 type ringDrainer struct {
-	// mu guards the rings, as far as reading them goes, and what was caught.
+	// mu guards the readers' side of the rings, and what was drained.
 	mu    sync.Mutex
 	rings []*ring
 	poll  *sys.Poller
 	every time.Duration
-	// closers are the memory.
+	// closers are the mappings behind the buffers.
 	closers []*sys.Mapping
 }
 
 // drained is what was taken out of a ring and is not yet written.
 type drained struct {
-	// bytes are whole records. Their memory is, for samples, one of two pieces by
-	// turns: the other has what a pass writes.
+	// bytes are whole records. For samples there are two buffers in turn: while one
+	// is filled, a pass writes the other.
 	bytes   []byte
 	buffers [2][]byte
 	turn    int
@@ -81,11 +80,11 @@ const (
 	// drainRate is how fast a ring may fill up, in bytes a second: with 5 kHz of
 	// 8 KiB each, and a half more.
 	drainRate = 64 << 20
-	// drainRings is the room for what is caught of a ring, in rings, and
-	// maxCatchRoom in bytes. It takes memory where it has been used.
+	// drainRings and maxDrainBuffer are the capacity for what is drained of a ring, in
+	// sizes of the ring and in bytes. Pages are allocated when they are first used.
 	drainRings     = 8
 	maxDrainBuffer = 16 << 20
-	// readyBuffer is how much of it has memory from the beginning.
+	// readyBuffer is how many bytes of it are allocated from the beginning.
 	readyBuffer = 1 << 20
 )
 
@@ -123,7 +122,7 @@ func newRingDrainer(rings []*ring, size int) (_ *ringDrainer, err error) {
 	return c, nil
 }
 
-// close releases the memory: what was caught must be written by then.
+// close releases the memory. What was drained must have been written.
 func (c *ringDrainer) close() {
 	if c == nil {
 		return
@@ -139,7 +138,7 @@ func (c *ringDrainer) close() {
 	}
 }
 
-// start begins to catch; stop waits for the end of it.
+// start begins to drain; stop ends it, and returns when the thread is gone.
 func (c *ringDrainer) start() (stop func()) {
 	over, ended := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -177,7 +176,7 @@ func (c *ringDrainer) run(over <-chan struct{}) {
 	}
 }
 
-// drain catches what rings have that are filled.
+// drain empties the rings that are filled to drainFill.
 func (c *ringDrainer) drain() {
 	if !c.mu.TryLock() {
 		return // the recorder takes all there is
@@ -190,7 +189,7 @@ func (c *ringDrainer) drain() {
 	}
 }
 
-// drainRing moves what the ring has to memory, if there is room.
+// drainRing moves the ring's records to memory, unless the buffer is full.
 func (r *ring) drainRing() {
 	a, b := r.Peek()
 	n := len(a) + len(b)
@@ -200,8 +199,8 @@ func (r *ring) drainRing() {
 	}
 }
 
-// takeSamples gives each ring of samples what it has, until the next call, and
-// frees the ring.
+// takeSamples sets the records of each ring of samples, valid until the next call,
+// and consumes them in the ring.
 func (c *ringDrainer) takeSamples() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -211,7 +210,7 @@ func (c *ringDrainer) takeSamples() {
 		}
 		a, b := ring.Peek()
 		k := &ring.drained
-		// Where there is no room for it, in memory of Go's.
+		// Beyond the buffer's capacity, append allocates.
 		ring.a, ring.b = append(append(k.bytes, a...), b...), nil
 		ring.Consume(len(a) + len(b))
 		k.turn = 1 - k.turn
@@ -219,7 +218,7 @@ func (c *ringDrainer) takeSamples() {
 	}
 }
 
-// takeSideband appends what the ring has to dst, and frees it.
+// takeSideband appends the ring's records to dst, and consumes them.
 func (c *ringDrainer) takeSideband(dst []byte, ring *ring) []byte {
 	if c != nil {
 		c.mu.Lock()
@@ -233,7 +232,7 @@ func (c *ringDrainer) takeSideband(dst []byte, ring *ring) []byte {
 	return dst
 }
 
-// waiting is how many bytes of the ring are unread, and of those that were caught.
+// waiting is how many bytes are unread in the ring, and drained but not written.
 func (c *ringDrainer) waiting(ring *ring) int {
 	if c != nil {
 		c.mu.Lock()

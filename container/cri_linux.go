@@ -83,7 +83,7 @@ func (s CRI) list(ctx context.Context, client cri.RuntimeServiceClient) ([]Info,
 		pods[p.GetId()] = p
 		c := s.container(p.GetId(), p, p.GetCreatedAt())
 		c.Name = SandboxName
-		c.Labels = p.GetLabels()
+		c.label(p.GetLabels())
 		list = append(list, Info{Container: c})
 	}
 	for _, k := range containers.GetContainers() {
@@ -91,7 +91,8 @@ func (s CRI) list(ctx context.Context, client cri.RuntimeServiceClient) ([]Info,
 		c.kube(k.GetLabels())
 		c.Name = cmp.Or(k.GetMetadata().GetName(), c.Name)
 		c.Image = cmp.Or(k.GetImage().GetUserSpecifiedImage(), k.GetImage().GetImage())
-		c.Labels = k.GetLabels()
+		c.label(pods[k.GetPodSandboxId()].GetLabels()) // app=web is the pod's, as kubectl has it
+		c.label(k.GetLabels())
 		list = append(list, Info{Container: c})
 	}
 	return list, nil

@@ -165,3 +165,16 @@ func TestHostNamespaces(t *testing.T) {
 		}
 	}
 }
+
+// Annotations are labels, but for the directory that runc puts among them.
+func TestAnnotationsAreLabels(t *testing.T) {
+	in, err := parseRunc([]byte(`{"init_process_pid":7,"config":{"labels":["app=web","bundle=/x","a=b=c"]}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := in.Container
+	c.annotate([]byte(`{"annotations":{"tier":"front"}}`))
+	if len(c.Labels) != 3 || c.Labels["app"] != "web" || c.Labels["a"] != "b=c" || c.Labels["tier"] != "front" {
+		t.Errorf("%v", c.Labels)
+	}
+}

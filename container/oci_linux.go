@@ -116,10 +116,12 @@ func parseRunc(b []byte) (Info, error) {
 		Created: s.Created.UTC()}
 	m := make(map[string]string, len(s.Config.Labels))
 	for _, l := range s.Config.Labels {
-		k, v, _ := strings.Cut(l, "=")
-		m[k] = v
+		if k, v, _ := strings.Cut(l, "="); k != "bundle" { // runc's own: its directory
+			m[k] = v
+		}
 	}
 	c.kube(m)
+	c.label(m)
 	dir := s.CgroupPaths[""]
 	for _, v1 := range []string{"perf_event", "memory", "pids", "cpu"} {
 		dir = cmp.Or(dir, s.CgroupPaths[v1])
@@ -156,6 +158,7 @@ func (c *Container) annotate(config []byte) {
 	var oc ociConfig
 	if json.Unmarshal(config, &oc) == nil {
 		c.kube(oc.Annotations)
+		c.label(oc.Annotations)
 	}
 }
 

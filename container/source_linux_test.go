@@ -179,6 +179,7 @@ func (fakeCRI) ListPodSandbox(_ context.Context, req *cri.ListPodSandboxRequest)
 	}
 	return &cri.ListPodSandboxResponse{Items: []*cri.PodSandbox{{
 		Id: hexB, Metadata: &cri.PodSandboxMetadata{Name: "shop-0", Namespace: "prod", Uid: uid}, CreatedAt: 5e9,
+		Labels: map[string]string{"app": "shop", "a": "of the pod"},
 	}}}, nil
 }
 
@@ -223,6 +224,9 @@ func TestCRI(t *testing.T) {
 		got = append(got, in.Container)
 	}
 	if diff := cmp.Diff(want, got, ignoreLabels); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(map[string]string{"app": "shop", "a": "b"}, got[1].Labels); diff != "" {
 		t.Error(diff)
 	}
 	// The CRI is switched off where containerd serves Docker only.
@@ -318,7 +322,7 @@ func TestContainerdTasks(t *testing.T) {
 		43: {ID: "hand", Name: "hand", Runtime: "containerd", PID: 43},
 		44: {ID: hexA, Runtime: "docker", PID: 44},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, got, ignoreLabels); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -3,7 +3,7 @@
 // Package disasm shows machine code as assembler: x86-64 and arm64, in the
 // syntax of GNU.
 //
-// The code comes from binaries and recordings that nobody vouches for. Every
+// The code comes from binaries and recordings that may be hostile. Every
 // byte of it becomes part of an instruction, and no instruction is empty: what
 // is not understood is shown as data. What that is, Disassemble counts, so that
 // a caller may ask a better disassembler: [ParseObjdump] reads what objdump
@@ -35,7 +35,7 @@ type Insn struct {
 	// by its distance; 0 if that is not in the instruction.
 	Target uint64
 	Flow   Flow
-	// Unknown: nobody knows what it is; Text shows its bytes.
+	// Unknown: the instruction is not known; Text shows its bytes.
 	Unknown bool
 }
 

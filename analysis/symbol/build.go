@@ -129,7 +129,7 @@ func dropAliases(names string, entries []entry, choose chooser) []entry {
 }
 
 // dropLabels removes labels inside of a function that has a size: a jump
-// target written in assembler is not what a profile should be told.
+// target written in assembler is not what a profile should show.
 func dropLabels(entries []entry) []entry {
 	var end uint64 // of the functions seen so far
 	return slices.DeleteFunc(entries, func(e entry) bool {

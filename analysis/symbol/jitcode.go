@@ -22,7 +22,7 @@ type PerfMapOpener interface {
 
 // JIT returns the functions that the process of ref generated, by their
 // addresses in memory, from its perf map and from the jitdump files that it
-// wrote. An error is remembered, and told by Failures.
+// wrote. An error is remembered, and in Failures.
 func (r *Resolver) JIT(ref Ref, dumps []Ref) (*Object, error) {
 	res := &result{ref: ref}
 	o, code := &Object{}, &jit.Code{}

@@ -12,7 +12,7 @@
 //
 // What surprises: a task that has exited can still be asked about for
 // [Grace], because its last samples are taken while it exits; a thread that
-// nobody announced springs up when it is asked for, without mappings; and a
+// no record announced is made when it is asked for, without mappings; and a
 // forked process shares the mappings of its parent until one of them changes
 // them, so [Maps] are never to be changed from outside.
 package timeline

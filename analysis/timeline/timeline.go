@@ -46,7 +46,7 @@ func (p *Process) Namespace(ns int) uint64 {
 type Thread struct {
 	TID     int32
 	Process *Process
-	// Comm is the name of the task; ":TID" if it was never told.
+	// Comm is the name of the task; ":TID" if no record has it.
 	Comm string
 	// Serial changes when Comm, Process or namespaces do, and is never used
 	// twice.
@@ -116,7 +116,7 @@ func New() *Timeline {
 	return t
 }
 
-// Thread is the task tid of process pid; one that nobody announced is made.
+// Thread is the task tid of process pid; one that no record announced is made.
 func (t *Timeline) Thread(pid, tid int32) *Thread {
 	slot := &t.recent[uint8(tid)]
 	if th := *slot; th != nil && th.TID == tid && th.Process.PID == pid && !th.Process.gone {
@@ -184,7 +184,7 @@ func (t *Timeline) newMaps() *Maps {
 // Process is the process with that pid as far as it is known, nil if it is not.
 func (t *Timeline) Process(pid int32) *Process { return t.processes[pid] }
 
-// Cgroup is the path of the cgroup with that id, as far as it was told.
+// Cgroup is the path of the cgroup with that id, if a record has it.
 func (t *Timeline) Cgroup(id uint64) (string, bool) {
 	path, ok := t.cgroups[id]
 	return path, ok
@@ -399,7 +399,7 @@ func (t *Timeline) comm(r *perf.Comm, time uint64) {
 }
 
 // alone: what executes a program is alone in its process. If it was not the first
-// thread, the number that it had is nobody's any more, and no EXIT tells of that.
+// thread, the number that it had is free again, without an EXIT record.
 func (t *Timeline) alone(th *Thread, time uint64) {
 	for other := th.Process.alive; other != nil; {
 		next := other.before

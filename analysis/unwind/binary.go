@@ -232,7 +232,7 @@ type hdrTable struct {
 const hdrEncoding = peDataRel | peS4
 
 // read reads the section, which is mapped at addr. It gives the address of
-// .eh_frame, 0 if it cannot be told.
+// .eh_frame, 0 if it is not known.
 func (h *hdrTable) read(b []byte, addr uint64) (frame uint64) {
 	c := cursor{b: b}
 	version, ptrEnc, countEnc, tableEnc := c.u8(), c.u8(), c.u8(), c.u8()

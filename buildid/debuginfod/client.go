@@ -53,7 +53,7 @@ type Options struct {
 	MaxSize int64
 	// Header is sent with each request.
 	Header http.Header
-	// Progress, if not nil, is told now and then how far a file has come;
+	// Progress, if not nil, is called now and then with how far a file has come;
 	// total is 0 if the server does not say. done == total ends it.
 	Progress func(url string, done, total int64)
 }

@@ -105,7 +105,7 @@ type patientWriter struct {
 }
 
 // wait gives the client another while from now on. What has no deadline (a
-// test's recorder) waits for nobody.
+// test's recorder) has no deadline.
 func (w *patientWriter) wait() error {
 	err := w.control.SetWriteDeadline(time.Now().Add(writeTimeout))
 	if errors.Is(err, http.ErrNotSupported) {

@@ -110,7 +110,7 @@ func New(progs []perfdata.BPFProgram, btfs []perfdata.BPFBTF, lives []perfdata.B
 // maxSubs bounds the subprograms of a program. The kernel allows 256.
 const maxSubs = 1024
 
-// layOut finds out where the subprograms and the lines are, when somebody asks.
+// layOut finds out where the subprograms and the lines are, at the first look-up.
 func (p *Program) layOut() {
 	if p.ready {
 		return
