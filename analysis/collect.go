@@ -112,8 +112,8 @@ func (s *Session) Collect(o CollectOptions) (*profile.Profile, error) {
 	return c.b.Profile(), nil
 }
 
-// leaves adds the samples that come next, if only their leaves count. It is
-// what Next and sample do together, without what they do for others.
+// leaves adds the samples that come next, if only their leaves count: the fast path
+// of Next and sample.
 func (c *collector) leaves() {
 	if !c.s.leafOnly || c.o.Symbols && c.sites == nil {
 		return

@@ -75,7 +75,7 @@ func (s *Session) PodName(cgroup uint64, th *timeline.Thread) string {
 	return id.Text()
 }
 
-// hostCgroup says whether the path alone tells that its tasks are the host's:
+// hostCgroup reports whether the path alone tells that its tasks are the host's:
 // the root, and the units and slices of systemd.
 func hostCgroup(path string) bool {
 	if path == "/" || strings.HasSuffix(path, ".slice") {

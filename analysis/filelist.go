@@ -37,7 +37,7 @@ func (l *fileList) update(files []*timeline.File) {
 	l.seen = len(files)
 }
 
-// oneContent says whether f's path had one content only, so far.
+// oneContent reports whether f's path had one content only, so far.
 func (s *Session) oneContent(f *timeline.File) bool {
 	s.fileList.update(s.Timeline.Files())
 	return !s.fileList.byPath[f.Path].several

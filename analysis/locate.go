@@ -174,7 +174,7 @@ func (s *Session) codeWarnings() []string {
 		"sense, or are too many", lost)}
 }
 
-// isJitdump says whether a mapping is that by which a process tells where its
+// isJitdump reports whether a mapping is that by which a process tells where its
 // jitdump file is.
 func isJitdump(name string) bool {
 	base := path.Base(name)
@@ -217,7 +217,7 @@ func (s *Session) vdsoID(name string) (id buildid.ID) {
 	return id
 }
 
-// narrow says whether addresses of a machine, as uname -m, have 32 bits.
+// narrow reports whether addresses of a machine, as uname -m, have 32 bits.
 func narrow(arch string) bool {
 	i386, _ := path.Match("i?86", arch)
 	return i386 || strings.HasPrefix(arch, "arm") && arch != "arm64"
@@ -253,7 +253,7 @@ func (s *Session) mountNS(f *timeline.File) uint64 {
 	return f.MountNS
 }
 
-// openable says whether a mapping's name can be that of an ELF file.
+// openable reports whether a mapping's name can be that of an ELF file.
 func openable(name string) bool {
 	return strings.HasPrefix(name, "/") && !strings.HasPrefix(name, "//") || isVDSO(name)
 }

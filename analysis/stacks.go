@@ -119,7 +119,7 @@ func (st *stacks) binary(f *timeline.File) *unwind.Binary {
 	return b
 }
 
-// isPerfMap says whether a mapping is of generated code.
+// isPerfMap reports whether a mapping is of generated code.
 func isPerfMap(name string) bool {
 	return strings.HasPrefix(name, "/tmp/perf-") && strings.HasSuffix(name, ".map")
 }

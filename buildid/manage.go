@@ -327,7 +327,7 @@ func (s *Store) verify(name string, id ID) error {
 	return err
 }
 
-// isCompressed says whether a file is a compressed one, as perf puts kernel
+// isCompressed reports whether a file is a compressed one, as perf puts kernel
 // modules into the store. What is in it nobody checks, and no look-up gives it.
 func isCompressed(r io.ReaderAt) bool {
 	b := make([]byte, 6)
@@ -372,7 +372,7 @@ func (s *Store) dropIf(id ID, name string, bad func() bool) {
 	}
 }
 
-// wrongFile says whether an error is about the content of a file and not about
+// wrongFile reports whether an error is about the content of a file and not about
 // the reading of it.
 func wrongFile(err error) bool {
 	var at *fs.PathError

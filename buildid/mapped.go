@@ -79,7 +79,7 @@ func (l MappedFiles) Find(file *Mapped) (id ID, ok bool) {
 	return id, ok && !id.IsZero()
 }
 
-// HasPath says whether a file of this path is in the list.
+// HasPath reports whether a file of this path is in the list.
 func (l MappedFiles) HasPath(path string) bool {
 	return slices.ContainsFunc(l, func(m Mapped) bool { return m.Path == path })
 }

@@ -110,7 +110,7 @@ func everyHit(a *perf.Attr, s *perfevent.EventSpec) bool {
 		a.Type == perf.TypeTracepoint || a.Type == perf.TypeBreakpoint
 }
 
-// dumpsStacks says whether any event takes its stacks as memory.
+// dumpsStacks reports whether any event takes its stacks as memory.
 func (o *Options) dumpsStacks() bool {
 	for _, g := range o.Groups {
 		for i := range g.Events {

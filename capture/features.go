@@ -131,9 +131,8 @@ func (s *session) systemBuildIDs() []perfdata.BuildIDEntry {
 	return out
 }
 
-// gantrySection is gantry's own part of the file: the table of containers
-// with what was lost, and beside it what a reader may want to know about how
-// the recording was made. Readers of the table skip what they do not know.
+// gantrySection is gantry's own section of the file: the table of containers, the losses,
+// and notes on how the recording was made. Readers skip unknown fields.
 func (s *session) gantrySection(t *container.Table) ([]byte, error) {
 	table, err := t.MarshalJSON()
 	if err != nil {

@@ -57,7 +57,7 @@ type Target struct {
 	All bool
 }
 
-// tasks says whether single tasks are recorded.
+// tasks reports whether single tasks are recorded.
 func (t *Target) tasks() bool { return len(t.PIDs)+len(t.TIDs) > 0 }
 
 // Command is a program to run and, unless there is another target, record.

@@ -139,7 +139,7 @@ func (w *workload) close() error {
 	return w.pidfd.Close()
 }
 
-// CommandRuns tells whether the command was started and has not been waited
+// CommandRuns reports whether the command was started and has not been waited
 // for. It may be called from any goroutine.
 func (r *Recorder) CommandRuns() bool { return r.child != nil && r.child.running.Load() != nil }
 

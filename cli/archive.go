@@ -134,7 +134,7 @@ func (f *archiveFlags) pack(e *env, out io.Writer, recording io.Reader, r *perfd
 	return nil
 }
 
-// isArchive says whether the file at path begins as an archive does.
+// isArchive reports whether the file at path begins as an archive does.
 func isArchive(path string) bool { return begins(path, archive.Magic) }
 
 // openInput opens a recording and the places that its names come from. An

@@ -203,7 +203,7 @@ func addOne(s *buildid.Store, file *os.File, path string, size int64) (a addedJS
 	return a, err
 }
 
-// separateSymbols says whether an ELF file has symbols for code that is not in
+// separateSymbols reports whether an ELF file has symbols for code that is not in
 // it.
 func separateSymbols(r io.ReaderAt, size int64) bool {
 	f, err := elffile.Open(r, size)

@@ -80,7 +80,7 @@ func openContainerRoot(r *container.Resolver, c *container.Container) (*containe
 	return nil, failed
 }
 
-// inContainer says whether a process is the container's first, or one of those
+// inContainer reports whether a process is the container's first, or one of those
 // in it.
 func inContainer(r *container.Resolver, c *container.Container, pid int) bool {
 	if pid == c.PID {

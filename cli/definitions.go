@@ -81,7 +81,7 @@ func (f *definitionFlags) given(cmd *cobra.Command, byDefault bool) (container.D
 	return defs, nil
 }
 
-// isMoreSpecific says whether a recording may tell of definitions later: a stream,
+// isMoreSpecific reports whether a recording may tell of definitions later: a stream,
 // and a file whose recorder was killed.
 func isMoreSpecific(r *perfdata.Reader) bool {
 	return r.Pipe() || slices.ContainsFunc(r.Warnings(),

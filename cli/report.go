@@ -363,7 +363,7 @@ func joinGraph(args []string) []string {
 	return out
 }
 
-// inlines says whether inlined calls are shown. As in perf, that is so for
+// inlines reports whether inlined calls are shown. As in perf, that is so for
 // stacks that were unwound from memory, unless it is asked for.
 func (f *reportFlags) inlines(format report.Format, evs *perf.Events) bool {
 	if f.inline || f.noInline {
@@ -372,7 +372,7 @@ func (f *reportFlags) inlines(format report.Format, evs *perf.Events) bool {
 	return format == report.FormatPprof || hasDumps(evs)
 }
 
-// hasDumps says whether user stacks were recorded as memory.
+// hasDumps reports whether user stacks were recorded as memory.
 func hasDumps(evs *perf.Events) bool {
 	for _, ev := range evs.List() {
 		if ev.Attr.SampleType&perf.SampleStackUser != 0 {

@@ -106,7 +106,7 @@ func (s shares) add(keys []string, self, children float64) {
 
 const address = "(address)"
 
-// nameless tells whether the text of a function is an address, or what perf calls
+// nameless reports whether the text of a function is an address, or what perf calls
 // PLT entries that lead to no symbol, or are in a section that it does not know:
 // it lets _init, which has no size, reach over them.
 func nameless(sym string) bool {

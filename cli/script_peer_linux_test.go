@@ -215,7 +215,7 @@ func (p *peer) compare(c *peerCase, file, wantText, gotText string) {
 // noName is what perf calls a task that nothing named.
 var noName = regexp.MustCompile(`^ *:\d+ +(\d.*)$`)
 
-// unnamed says whether two lines differ because perf has no name for a task
+// unnamed reports whether two lines differ because perf has no name for a task
 // that gantry named: a thread forked by a thread that nothing announced, which
 // gantry takes to be called like its process.
 func unnamed(want, got string) bool {
@@ -223,7 +223,7 @@ func unnamed(want, got string) bool {
 	return w != nil && strings.HasSuffix(got, " "+w[1]) && !noName.MatchString(got)
 }
 
-// kernelFrame says whether a line is a frame of the kernel or a module.
+// kernelFrame reports whether a line is a frame of the kernel or a module.
 func kernelFrame(line string) bool {
 	return strings.HasPrefix(line, "\tffff") && !strings.HasSuffix(line, "([unknown])")
 }
@@ -296,7 +296,7 @@ func readPeerRecording(t *testing.T, file string) *peerRecording {
 	}
 }
 
-// noMark says whether an entry of a call chain lies where the marks do and is
+// noMark reports whether an entry of a call chain lies where the marks do and is
 // none: the end of a walk without frame pointers.
 func noMark(ip uint64) bool {
 	switch ip {
@@ -330,7 +330,7 @@ func (p *peerRecording) withoutBadChains(lines []string) []string {
 	return out
 }
 
-// beforeExec says whether two lines of a sample of that time differ because perf
+// beforeExec reports whether two lines of a sample of that time differ because perf
 // keeps the mappings that a process had before exec: gantry says the address is
 // unknown, and so it is by what was mapped since, and perf gives a place in a file
 // that was once mapped there.

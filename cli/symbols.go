@@ -230,7 +230,7 @@ func (s *symbolSources) runningKallsyms(k analysis.Kernel) (*symbol.Kallsyms, er
 	return t, err
 }
 
-// runs says whether the running kernel is the one with the given id.
+// runs reports whether the running kernel is the one with the given id.
 func (s *symbolSources) runs(id buildid.ID) bool {
 	notes, err := os.ReadFile(s.kernelIDs)
 	if err != nil {

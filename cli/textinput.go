@@ -16,10 +16,10 @@ import (
 // textMagic is what a recording in the form of text starts with.
 const textMagic = "perfdata "
 
-// isText says whether the file at path is a recording as text.
+// isText reports whether the file at path is a recording as text.
 func isText(path string) bool { return begins(path, textMagic) }
 
-// begins says whether the regular file at path begins with magic.
+// begins reports whether the regular file at path begins with magic.
 func begins(path, magic string) bool {
 	f, err := os.Open(path)
 	if err != nil {

@@ -33,7 +33,7 @@ type Identity struct {
 	Namespaces Namespaces // only those that count
 }
 
-// Membership says whether a task is in a container.
+// Membership reports whether a task is in a container.
 type Membership uint8
 
 // The answers.
@@ -110,7 +110,7 @@ func (m Membership) and(o Membership) Membership {
 	return min(m, o)
 }
 
-// judge says whether every namespace of the set differs from the host's. One
+// judge reports whether every namespace of the set differs from the host's. One
 // that equals it decides, also where others are not known.
 func (ns *Namespaces) judge(host *Namespaces, s NamespaceSet) Membership {
 	m := Inside

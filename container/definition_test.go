@@ -125,7 +125,7 @@ func TestCgroupOf(t *testing.T) {
 	}
 }
 
-// matchSlow says whether a pattern matches a whole path, the plain way.
+// matchSlow reports whether a pattern matches a whole path, the plain way.
 func matchSlow(pattern, cgroup []string) bool {
 	switch {
 	case len(pattern) == 0:

@@ -185,5 +185,5 @@ func (f AttrFlags) WithPreciseIP(n int) AttrFlags {
 	return f&^(3<<preciseShift) | AttrFlags(n&3)<<preciseShift
 }
 
-// Has says whether every flag of g is set.
+// Has reports whether every flag of g is set.
 func (f AttrFlags) Has(g AttrFlags) bool { return f&g == g }

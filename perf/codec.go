@@ -46,7 +46,7 @@ func (c *codec) take(n int) []byte {
 	return c.b[c.off-n : c.off]
 }
 
-// more says whether the attr version at hand has another field.
+// more reports whether the attr version at hand has another field.
 func (c *codec) more() bool {
 	if c.dec {
 		return c.err == nil && c.off < len(c.b)

@@ -15,7 +15,7 @@ type Event struct {
 	set *Events // that it was added to, if any
 }
 
-// buildIDs says whether the recording's MMAP2 records may carry build-ids.
+// buildIDs reports whether the recording's MMAP2 records may carry build-ids.
 //
 // The bit in the record alone does not tell: Linux (6.18, and before) sets it
 // for one event that asked for build-ids and forgets to clear it for the

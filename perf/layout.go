@@ -142,7 +142,7 @@ func (l *Layout) appendSampleID(dst []byte, s *SampleIDInfo, o Order) []byte {
 	return dst
 }
 
-// HasTime says whether records of this layout carry a time: samples, and the
+// HasTime reports whether records of this layout carry a time: samples, and the
 // others when the event has sample_id_all.
 func (l *Layout) HasTime() bool { return l.time != absent }
 

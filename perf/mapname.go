@@ -4,7 +4,7 @@ package perf
 
 import "strings"
 
-// HoldsCode says whether a mapping with this name, if it is executable, holds
+// HoldsCode reports whether a mapping with this name, if it is executable, holds
 // code that its process has generated, and not that of a file. Such names are
 // those of memory without a file (perf_event_mmap_event in kernel/events/core.c),
 // and of the memfd that .NET maps twice, to write and to run

@@ -135,11 +135,11 @@ const (
 	recordUserEnd
 )
 
-// Kernel says whether records of this type come from the kernel and so may
+// Kernel reports whether records of this type come from the kernel and so may
 // end with a SampleIDInfo.
 func (t RecordType) Kernel() bool { return t < RecordHeaderAttr }
 
-// Known says whether this package knows the type.
+// Known reports whether this package knows the type.
 func (t RecordType) Known() bool {
 	return t >= RecordMmap && t < recordKernelEnd || t >= RecordHeaderAttr && t < recordUserEnd
 }
@@ -263,7 +263,7 @@ func decodeTrailer(rec body, c *codec, ev *Event) error {
 	return nil
 }
 
-// anySize says whether records of type t are not padded to 8 bytes.
+// anySize reports whether records of type t are not padded to 8 bytes.
 func anySize(t RecordType) bool { return t == RecordCompressed || !t.Known() }
 
 // Append encodes rec as the kernel or perf would write it for event ev,

@@ -32,8 +32,8 @@ func (d *Debuginfod) OpenDebug(ref symbol.Ref) (symbol.File, int64, error) {
 	return d.get(ref, debuginfod.Debuginfo)
 }
 
-// get takes what a server did not give for what it does not have: the client
-// counts what went wrong, and no binary of the recording is at fault.
+// get returns fs.ErrNotExist for every failure of a server: the client counts failures,
+// and no binary of the recording is at fault.
 func (d *Debuginfod) get(ref symbol.Ref, kind debuginfod.Kind) (symbol.File, int64, error) {
 	f, size, err := d.Find(context.Background(), ref.BuildID, kind)
 	if err != nil {

@@ -93,7 +93,7 @@ func (c *converter) record(it *analysis.Item) error {
 	return c.w.Write(it.Raw)
 }
 
-// inHeader says whether a record of a stream is in the header of a file.
+// inHeader reports whether a record of a stream is in the header of a file.
 func inHeader(t perf.RecordType) bool {
 	switch t {
 	case perf.RecordHeaderAttr, perf.RecordHeaderEventType, perf.RecordHeaderTracingData, perf.RecordHeaderBuildID,

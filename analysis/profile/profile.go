@@ -71,7 +71,7 @@ const (
 	FieldCPU
 )
 
-// Has tells whether all of want is in f.
+// Has reports whether all of want is in f.
 func (f Fields) Has(want Fields) bool { return f&want == want }
 
 // EventInfo describes one event and what was seen of it.
@@ -156,7 +156,7 @@ func (p *Profile) NumFrames() int { return p.frames.frames.len() }
 // Frame returns the frame id.
 func (p *Profile) Frame(id FrameID) Frame { return p.frames.get(id) }
 
-// Inlined tells whether frame id is an inlined call, as Frame does, for less.
+// Inlined reports whether frame id is an inlined call, as Frame does, for less.
 func (p *Profile) Inlined(id FrameID) bool { return p.frames.frames.at(uint32(id)).isInlined }
 
 // NumStacks is the number of stacks; ids are 0 .. NumStacks-1, and 0 is the

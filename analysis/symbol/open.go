@@ -87,7 +87,7 @@ func (r *Resolver) OpenBeside(ref Ref, path string) (File, int64, error) {
 	return nil, 0, fmt.Errorf("open %s beside %s: %w", path, ref, fs.ErrNotExist)
 }
 
-// has says whether an opener has the binary of ref.
+// has reports whether an opener has the binary of ref.
 func has(o Opener, ref Ref) bool {
 	f, size, err := o.Open(ref)
 	if err != nil {

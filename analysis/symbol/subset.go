@@ -73,7 +73,7 @@ func (b *between) slot(start uint64) *int32 {
 // maxProbes is how many gaps are tried before the right one is searched for.
 const maxProbes = 8
 
-// wants says whether an address lies between start and end.
+// wants reports whether an address lies between start and end.
 func (s *symbolSubset) wants(start, end uint64) bool {
 	if end <= start {
 		return false

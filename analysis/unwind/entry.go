@@ -75,7 +75,7 @@ func (s *section) head(off uint64) (h entryHead, ok bool, err error) {
 	return h, true, c.err("entry")
 }
 
-// isCIE says whether the id is that of a CIE.
+// isCIE reports whether the id is that of a CIE.
 func (s *section) isCIE(h *entryHead) bool {
 	switch {
 	case !s.debug:

@@ -359,7 +359,7 @@ func (k *Collector) collect(op *procroot.Op, t copyJob) outcome {
 	return f
 }
 
-// onHost says whether a process sees the file system as this one does. For
+// onHost reports whether a process sees the file system as this one does. For
 // one that has ended the sideband's word on its mount namespace counts, and that
 // word is never overruled to make a container's file the host's: the number may be
 // another process's by now.

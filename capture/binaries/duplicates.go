@@ -14,8 +14,8 @@ import (
 	"github.com/gantry-tools/gantry/internal/linux/procroot"
 )
 
-// copyJob is what the collector does next: copy a binary, or look whether what another
-// mount namespace has under the same build-id and path is the same file.
+// copyJob copies a binary to the store, or compares it with the file that another mount
+// namespace has under the same build-id and path.
 type copyJob struct {
 	b       *binary
 	at      mappedAt
@@ -23,13 +23,13 @@ type copyJob struct {
 	file    *os.File // b's, when its turn has come
 }
 
-// duplicates are files with the build-id of another: a build-id is what the linker
-// was told to write, and programs that differ in their names only have the same.
-// They are kept by their content.
+// duplicates are files with the build-id of another file. The linker writes the build-id
+// that it is given, and programs that differ in their symbols' names only have the
+// same. Duplicates are kept by their content.
 type duplicates struct {
-	// compared are the places that were compared, or wait to be.
+	// compared are the locations that were compared, or wait to be.
 	compared map[location]bool
-	// verified are the files that are what the store has.
+	// verified are the files whose content is that in the store.
 	verified map[verifiedFile]bool
 	list     buildid.MappedFiles
 	// bytes is how much was compared.
@@ -81,7 +81,7 @@ func (t *duplicates) same(id buildid.ID, s fileStamp) {
 	t.verified[verifiedFile{id, s}] = true
 }
 
-// needsCompare says whether a binary that is known from another mount namespace is to
+// needsCompare reports whether a binary that is known from another mount namespace is to
 // be compared in this one. k.mu is held.
 func (k *Collector) needsCompare(b *binary, mnt uint64) bool {
 	if k.store == nil || b.id.IsZero() || mnt == 0 || mnt == k.hostMnt || mnt == b.mnt {

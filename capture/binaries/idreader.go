@@ -61,7 +61,7 @@ func (r *IDReader) NoQuery() {
 	}
 }
 
-// errOther: what was looked at is not what is mapped.
+// errOther: the file at the path is not the one that is mapped.
 var errOther = errors.New("another file, or none")
 
 // OnFUSE reports whether a program serves the file system of the file that proc

@@ -124,7 +124,7 @@ func newJITCollector(fsys procfs.FS, a *procroot.Access, store *buildid.Store, h
 // anonMemory is what the collector calls memory of generated code.
 const anonMemory = "//anon"
 
-// isJitdump says whether a mapping is that by which a process tells where its
+// isJitdump reports whether a mapping is that by which a process tells where its
 // jitdump file is.
 func isJitdump(key *binaryKey) bool {
 	base := path.Base(key.Path)
@@ -274,7 +274,7 @@ func (c *jitCollector) abandon(g *jitProcess, notStarted bool) {
 	c.release(g)
 }
 
-// over says whether a process whose first thread has ended has no other that goes
+// over reports whether a process whose first thread has ended has no other that goes
 // on. One that executes a program does so with the number of the first
 // (de_thread in fs/exec.c), as if that had not ended.
 func (c *jitCollector) over(g *jitProcess) bool {
@@ -347,7 +347,7 @@ func (c *jitCollector) inspect(op *procroot.Op, g *jitProcess) {
 	}
 }
 
-// hold says whether g may hold descriptors.
+// hold reports whether g may hold descriptors.
 func (c *jitCollector) hold(g *jitProcess) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

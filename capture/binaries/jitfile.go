@@ -52,7 +52,7 @@ func (c *jitCollector) add(op *procroot.Op, f *os.File, dump bool) (buildid.ID, 
 // jitHead is how much of a file is looked at to tell what it is.
 const jitHead = 4 << 10
 
-// looksLikeMap says whether one of the lines in b is of a perf map: start and
+// looksLikeMap reports whether one of the lines in b is of a perf map: start and
 // size in hexadecimal digits, and a name (Documentation/jit-interface.txt of
 // tools/perf of Linux).
 func looksLikeMap(b []byte) bool {

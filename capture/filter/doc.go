@@ -5,16 +5,16 @@
 // Package filter decides which samples of the whole machine are recorded: those
 // of the containers that the user chose.
 //
-// A Plan is what the choices mean, a View what the names among them mean by what
-// is known of containers at a time, a Filter the state of a recording. Most is
-// decided in the kernel, before a sample is written (internal/linux/bpf/filter).
-// The Filter decides about the rest: what the kernel could not know, tracepoints,
-// on which no program can be set, and everything where the kernel takes no
-// program.
+// A Plan holds the rules of the chosen containers. A View resolves the names among
+// them, with the containers that are known at one time. A Filter is the state of a
+// recording. The kernel decides most, before a sample is written
+// (internal/linux/bpf/filter). The Filter decides the rest: tasks that are not in the
+// kernel's maps yet, tracepoints, which take no program, and everything where BPF is
+// not permitted.
 //
 // What surprises:
-//   - Both decide by the same rules: cgroups and namespaces satisfy rules, a bit
-//     each. What one satisfies is decided in user space, once, and put into the
+//   - Both decide by the same rules, a bit each. Which rules a cgroup or a set of
+//     namespaces satisfies is worked out in user space, once, and put into the
 //     maps of the kernel.
 //   - Names come late. A cgroup that appears during the recording may turn out to
 //     be a chosen container's: its samples are held back until that is settled.

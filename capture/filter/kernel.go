@@ -14,8 +14,8 @@ import (
 	"github.com/gantry-tools/gantry/internal/linux/sys"
 )
 
-// cache is what the maps of the kernel hold of the filter's state: what is
-// settled. What is not there is undecided, and left to user space.
+// cache mirrors the maps in the kernel, which hold the cgroups and identities that are
+// decided. Samples of all others are undecided there, and left to user space.
 type cache struct {
 	programs *kernel.Programs
 	masks    []mask
@@ -25,7 +25,7 @@ type cache struct {
 	err      error // the first that was not expected
 }
 
-// fifo is keys in the order in which they were put into a map.
+// fifo holds the keys of a map in the order of insertion.
 type fifo[K comparable] struct {
 	in    map[K]bool
 	order []K
@@ -121,8 +121,8 @@ func (f *Filter) KernelCounts(cpus []int, each int) (Counts, error) {
 	return sum, nil
 }
 
-// cgroup puts what is settled about a cgroup into the kernel, or takes out what
-// is not any more.
+// cgroup puts the rules that a cgroup satisfies into the kernel's map, or removes them
+// if they are undecided again.
 func (c *cache) cgroup(id uint64, s state) {
 	if s.maybe != 0 {
 		if c.cgroups.remove(id) {

@@ -292,8 +292,8 @@ func (p *Plan) cgroupRules() kernel.Rules {
 	return rules
 }
 
-// late: what is chosen depends on what containers are called, or on which
-// cgroups are containers.
+// late: the choice depends on the names of containers, or on which cgroups are
+// containers, and both may be known late.
 func (p *Plan) late() bool { return len(p.byName) > 0 || p.anyRuntime || p.free != 0 }
 
 // NeedsNamespaces reports whether the namespaces of tasks decide.

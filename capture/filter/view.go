@@ -12,13 +12,13 @@ import (
 	kernel "github.com/gantry-tools/gantry/internal/linux/bpf/filter"
 )
 
-// View is what the names of a plan mean by what is known of containers at a
-// time. It does not change.
+// View is a plan with its names resolved, by the containers that are known at one time.
+// It is immutable.
 type View struct {
 	plan *Plan
-	// asked is when the runtimes began to be asked.
+	// asked is when the query of the runtimes began.
 	asked time.Time
-	// final: nothing more will be asked.
+	// final: the runtimes are not queried again.
 	final bool
 	own   map[string]ownCgroup
 	// identities are those of the chosen containers, known those of all.
@@ -27,7 +27,7 @@ type View struct {
 	cgroups    map[container.CgroupID]bool // known cgroups
 }
 
-// identityInfo is what is known of containers with one identity.
+// identityInfo sums up the containers of one identity.
 type identityInfo struct {
 	rules kernel.Rules
 	named bool
@@ -44,7 +44,7 @@ func (t *identityInfo) counts(died uint64) bool { return died == 0 || t.start+st
 // ownCgroup is the cgroup of a container or a unit.
 type ownCgroup struct {
 	container bool // and not a unit of the host
-	named     bool // a runtime told what it is called
+	named     bool // by a runtime
 	chosen    bool
 }
 
@@ -237,8 +237,8 @@ func (c *cond) holds(path string, in bool) bool {
 	return below(path, c.path)
 }
 
-// identity is what an identity satisfies under mask m, beside what all of the
-// mask do. seen is as for cgroup; died is when it was empty last, 0 for never.
+// identity returns the rules that an identity satisfies under mask m, beyond those that
+// all identities of the mask satisfy. seen is as for cgroup; died is when it was empty last, 0 for never.
 func (v *View) identity(m int, id *kernel.Identity, seen time.Time, died uint64) (s state) {
 	if t := v.identities[*id]; t.counts(died) {
 		s.rules = t.rules

@@ -11,8 +11,8 @@
 // the kernel wrote them. Several events can share a ring (Event.SetOutput).
 //
 // What surprises:
-//   - An Event's Attr is what the kernel took, not what was asked: Dropped
-//     says which newer features an older kernel refused.
+//   - An Event's Attr is the one that the kernel accepted: Dropped lists the newer
+//     features that an older kernel refused.
 //   - Why an event did not open is a sentinel (ErrNoPMU, ErrPermission, ...)
 //     for errors.Is, and the hint is attached with package hint.
 //   - Tracepoints need tracefs. If it is mounted nowhere it is mounted

@@ -83,7 +83,7 @@ func (f Feature) remove(a *perf.Attr) bool {
 		was.ReadFormat != a.ReadFormat || was.SampleMaxStack != a.SampleMaxStack
 }
 
-// blamed says whether the kernel may have meant f with err.
+// blamed reports whether the kernel may have meant f with err.
 func (f Feature) blamed(err error, flags OpenFlags) bool {
 	switch f {
 	case FeatureKernel:

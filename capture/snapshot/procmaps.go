@@ -152,9 +152,8 @@ func (r *mapReader) fill(key *binaries.FileKey, id []byte) {
 	}
 }
 
-// name is what a MMAP2 record of the kernel calls what maps calls path: maps
-// has paths as the reader sees them, and names that a process gave to its own
-// memory.
+// name translates a path of /proc/PID/maps to that of the kernel's MMAP2 record: maps has
+// paths as the reader sees them, and names that a process gave to its own memory.
 func (r *mapReader) name(path string) string {
 	switch {
 	case path == "" || strings.HasPrefix(path, "[anon:"):

@@ -36,6 +36,6 @@ func Golden(t testing.TB, path string, got []byte) {
 	}
 }
 
-// Updating tells whether -update was given, for tests with goldens of a form
+// Updating reports whether -update was given, for tests with goldens of a form
 // that Golden does not know.
 func Updating() bool { return *update }

@@ -76,7 +76,7 @@ func (z *unpacker) close() {
 	}
 }
 
-// pending says whether there is the start of a block that did not end.
+// pending reports whether there is the start of a block that did not end.
 func (z *unpacker) pending() bool { return z != nil && z.off < len(z.buf) }
 
 // add takes the payload of the next record. The blocks before were taken, so

@@ -163,7 +163,7 @@ type Compression struct {
 // TypeZstd is the only [Compression] type there is.
 const TypeZstd = 1
 
-// Has says whether the feature is there.
+// Has reports whether the feature is there.
 func (f *Features) Has(id FeatureID) bool {
 	return slices.Contains(f.IDs(), id)
 }
@@ -180,7 +180,7 @@ func (f *Features) IDs() []FeatureID {
 	return ids
 }
 
-// present says whether the field of the feature is not zero.
+// present reports whether the field of the feature is not zero.
 func (f *Features) present(id FeatureID) bool {
 	switch id {
 	case FeatureTracingData:

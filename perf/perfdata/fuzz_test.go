@@ -163,7 +163,7 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// sane says whether the input can be expected to come out of a file as it went
+// sane reports whether the input can be expected to come out of a file as it went
 // in: sections that were cut or doubled change.
 func sane(r *Reader, c content) bool {
 	if len(r.Warnings()) > 0 {

@@ -32,7 +32,7 @@ const (
 
 type section struct{ off, size uint64 }
 
-// in says whether the section lies within size bytes.
+// in reports whether the section lies within size bytes.
 func (s section) in(size int64) bool {
 	return s.off <= uint64(size) && s.size <= uint64(size)-s.off
 }

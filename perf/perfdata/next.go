@@ -77,7 +77,7 @@ func (r *Reader) set(c *cursor, h perf.Header, raw []byte) {
 	r.setEvent(rec)
 }
 
-// isTime says whether t is a time: 0 and -1 are in records that perf made up.
+// isTime reports whether t is a time: 0 and -1 are in records that perf made up.
 func isTime(t uint64) bool { return t+1 > 1 }
 
 func (r *Reader) setEvent(rec *Record) {

@@ -2,5 +2,5 @@
 
 package perfdata
 
-// Pipe says whether the input is a stream, as perf writes to a pipe.
+// Pipe reports whether the input is a stream, as perf writes to a pipe.
 func (r *Reader) Pipe() bool { return r.pipe }

@@ -194,7 +194,7 @@ func uintOf(b []byte, o perf.Order, signed bool) (v uint64, ok bool) {
 	return v, true
 }
 
-// IsString says whether the field is text.
+// IsString reports whether the field is text.
 func (f *Field) IsString() bool {
 	return f.Array > 0 && (f.Type == "char" || f.Type == "const char" || f.Type == "__kernel_char")
 }

@@ -29,7 +29,7 @@ func (f *fields) fail(err error) {
 	}
 }
 
-// has says whether the line to be parsed has the field.
+// has reports whether the line to be parsed has the field.
 func (f *fields) has(key string) bool {
 	for i := range f.toks {
 		if t := &f.toks[i]; t.key == key && !t.used {

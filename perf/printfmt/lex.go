@@ -50,7 +50,7 @@ func (l *lexer) fail(err error, format string, args ...any) {
 	l.tok = token{kind: end, at: l.at}
 }
 
-// twoChars says whether s starts with an operator of two characters.
+// twoChars reports whether s starts with an operator of two characters.
 func twoChars(s string) bool {
 	if len(s) < 2 {
 		return false
@@ -173,7 +173,7 @@ func (l *lexer) char(rest string) {
 	l.fail(ErrSyntax, "a character without an end")
 }
 
-// is says whether the current token is that operator.
+// is reports whether the current token is that operator.
 func (l *lexer) is(op string) bool { return l.tok.kind == punct && l.tok.s == op }
 
 // accept moves over the operator, if it is there.

@@ -133,7 +133,7 @@ func (p *parser) parens() node {
 	return p.postfix(x)
 }
 
-// startsOperand says whether the current token can begin an operand, as
+// startsOperand reports whether the current token can begin an operand, as
 // behind a cast, and is no operator between two.
 func (p *parser) startsOperand() bool {
 	switch p.tok.kind {

@@ -132,12 +132,12 @@ func (o *Options) Definitions(f Format) []string {
 	return slices.Compact(names)
 }
 
-// NeedsStacks tells whether the report looks at callers, or at leaves only.
+// NeedsStacks reports whether the report looks at callers, or at leaves only.
 func (o *Options) NeedsStacks(f Format) bool {
 	return f != FormatText && f != FormatJSON || o != nil && (o.Children || o.CallGraph != CallGraphNone)
 }
 
-// NeedsSymbols tells whether the report looks at where the samples fell: at
+// NeedsSymbols reports whether the report looks at where the samples fell: at
 // functions, or at the objects that they are in.
 func (o *Options) NeedsSymbols(f Format) bool {
 	if o.NeedsStacks(f) {
@@ -148,7 +148,7 @@ func (o *Options) NeedsSymbols(f Format) bool {
 		len(c.Filter.Symbol)+len(c.Filter.DSO) > 0
 }
 
-// NeedsLines tells whether the report shows source lines.
+// NeedsLines reports whether the report shows source lines.
 func (o *Options) NeedsLines(f Format) bool {
 	return f == FormatPprof || o != nil && (f == FormatText || f == FormatJSON) &&
 		(o.has(KeySrcline) || o.has(KeySrcfile))

@@ -21,7 +21,7 @@ func (f *Filter) Definitions() []string {
 	return slices.Compact(names)
 }
 
-// Selects says whether the filter takes samples with these labels.
+// Selects reports whether the filter takes samples with these labels.
 func (f *Filter) Selects(l *profile.Labels) bool { return f.labels(l) }
 
 // Selection is what the filter leaves of a profile.

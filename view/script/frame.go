@@ -281,7 +281,7 @@ func objectName(loc *analysis.Location) string {
 	return "[unknown]"
 }
 
-// isJIT says whether the path is that of generated code, whose addresses are
+// isJIT reports whether the path is that of generated code, whose addresses are
 // those of memory.
 func isJIT(path string) bool {
 	return strings.HasPrefix(path, "/tmp/perf-") && strings.HasSuffix(path, ".map")

@@ -58,7 +58,7 @@ type Tally struct {
 	Nameless map[string]uint64
 }
 
-// Symbols says whether the names of functions in user space are printed, of
+// Symbols reports whether the names of functions in user space are printed, of
 // the given events.
 func (o *Options) Symbols(events *perf.Events) bool {
 	for _, ev := range events.List() {

@@ -119,7 +119,7 @@ func (p *printer) check(list []*perf.Event) error {
 	return nil
 }
 
-// isDummy says whether the event is there for other records than samples.
+// isDummy reports whether the event is there for other records than samples.
 func isDummy(a *perf.Attr) bool {
 	return a.Type == perf.TypeSoftware && a.Config == perf.SWDummy
 }
@@ -327,7 +327,7 @@ func appendPageSize(dst []byte, n uint64) []byte {
 	return append(appendUint(append(dst, ' '), n, 0, ' '), 'B')
 }
 
-// selected says whether the filter takes a record.
+// selected reports whether the filter takes a record.
 func (p *printer) selected(it *analysis.Item, pid, tid int32, cpu uint32, time uint64) bool {
 	if !p.o.Span.has(time) {
 		return false

@@ -47,10 +47,10 @@ type Privilege struct {
 	caps sys.Capabilities
 }
 
-// Has tells whether a capability counts for perf events.
+// Has reports whether a capability counts for perf events.
 func (p *Privilege) Has(c sys.Capability) bool { return p.caps.Has(c) && !p.InUserNS }
 
-// Perfmon tells whether perf_event_paranoid does not matter.
+// Perfmon reports whether perf_event_paranoid does not matter.
 func (p *Privilege) Perfmon() bool { return p.Has(sys.CapPerfmon) || p.Has(sys.CapSysAdmin) }
 
 // Grant is how this process is given capabilities: one call for all that are

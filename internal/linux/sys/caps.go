@@ -56,7 +56,7 @@ func (c Capability) MarshalText() ([]byte, error) { return []byte(c.String()), n
 // Capabilities is a set of capabilities.
 type Capabilities uint64
 
-// Has tells whether c is in the set.
+// Has reports whether c is in the set.
 func (s Capabilities) Has(c Capability) bool { return s>>c&1 != 0 }
 
 // EffectiveCapabilities is what the calling thread may do in its user

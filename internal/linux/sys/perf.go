@@ -108,7 +108,7 @@ func PerfSetBPF(fd *FD, program int) error {
 	return perfIoctl(fd, "SET_BPF", unix.PERF_EVENT_IOC_SET_BPF, uintptr(program))
 }
 
-// PerfSyscallReached tells whether perf_event_open gets as far as the kernel's
+// PerfSyscallReached reports whether perf_event_open gets as far as the kernel's
 // own code: flags that do not exist must give EINVAL there. Any other answer
 // is that of a seccomp filter, or ENOSYS of a kernel built without perf.
 func PerfSyscallReached() error {
@@ -119,7 +119,7 @@ func PerfSyscallReached() error {
 	return fmt.Errorf("perf_event_open: %w", errno)
 }
 
-// PerfSyscallAllowed tells whether this process may open any event at all. A
+// PerfSyscallAllowed reports whether this process may open any event at all. A
 // security module, or a distribution's perf_event_paranoid of 3 and more, says
 // no before the kernel reads the attr, so that an attr which cannot be read
 // must give EFAULT.

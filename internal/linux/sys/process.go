@@ -23,7 +23,7 @@ func PidfdOpen(pid int) (*FD, error) {
 	return own(raw), nil
 }
 
-// PidfdAlive tells whether the process behind a pidfd still runs. A zombie
+// PidfdAlive reports whether the process behind a pidfd still runs. A zombie
 // does not.
 func PidfdAlive(pidfd *FD) (bool, error) {
 	fds := []unix.PollFd{{Fd: int32(pidfd.Int()), Events: unix.POLLIN}}

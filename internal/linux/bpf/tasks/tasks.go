@@ -50,9 +50,9 @@ func (p *Programs) Close() error {
 	return errors.Join(p.programs.Close(), p.maps.Close())
 }
 
-// Tasks calls fn for all tasks that this process's pid namespace has. The Task
-// is reused. Between two pieces of what the kernel gives it calls pause: what
-// follows was read later. Their errors end it and are returned as they are.
+// Tasks calls fn for all tasks of this process's pid namespace. The Task is reused.
+// Between two reads of the iterator it calls pause: the tasks that follow were read
+// later. Errors of both end it and are returned as they are.
 func (p *Programs) Tasks(fn func(*Task) error, pause func() error) error {
 	p.parser.task = fn
 	return p.run(p.programs.Tasks, pause)
