@@ -217,14 +217,20 @@ func isTail(path, pattern string) bool {
 // matchesCgroup reports whether a pattern is the path of the container's cgroup, or
 // of one above it.
 func (c *Container) matchesCgroup(pattern string) bool {
-	if c.CgroupPath == "" || c.CgroupPath == "/" {
+	return MatchesCgroup(pattern, c.CgroupPath)
+}
+
+// MatchesCgroup reports whether a pattern is a cgroup's path, or that of one above it.
+// The root, which all are below, is neither.
+func MatchesCgroup(pattern, cgroup string) bool {
+	if cgroup == "" || cgroup == "/" {
 		return false
 	}
 	pattern = "/" + strings.Trim(pattern, "/")
 	if strings.Contains(pattern, "*") {
-		return MatchStars(pattern, c.CgroupPath)
+		return MatchStars(pattern, cgroup)
 	}
-	return c.CgroupPath == pattern || pattern != "/" && strings.HasPrefix(c.CgroupPath, pattern+"/")
+	return cgroup == pattern || pattern != "/" && strings.HasPrefix(cgroup, pattern+"/")
 }
 
 // unitName is "nginx" of the unit "nginx.service".

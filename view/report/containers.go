@@ -117,7 +117,7 @@ func (f *Filter) container(l *profile.Labels) bool {
 	text := containerText(l)
 	for _, name := range f.Match.Names {
 		// The host is in no pattern, and cgroups need not be containers'.
-		if only && (name == text || strings.HasPrefix(name, "/") && isCgroup(name, l.Cgroup)) {
+		if only && (name == text || strings.HasPrefix(name, "/") && container.MatchesCgroup(name, l.Cgroup)) {
 			return true
 		}
 	}
@@ -128,11 +128,6 @@ func (f *Filter) container(l *profile.Labels) bool {
 		f.Known = NewContainers(nil)
 	}
 	return f.Known.has(&f.Match, f.Known.of(l))
-}
-
-// isCgroup reports whether a pattern is the path of a cgroup, or of one above it.
-func isCgroup(pattern, path string) bool {
-	return container.MatchStars(pattern, path) || strings.HasPrefix(path, strings.TrimRight(pattern, "/")+"/")
 }
 
 // identity reports whether one of the identities is selected.
