@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"time"
@@ -184,17 +185,17 @@ func (b *bpfEvents) nameLoaders(r *perfdata.Reader, lives []perfdata.BPFProgramL
 			return err
 		}
 	}
+	for _, list := range b.comms {
+		slices.SortStableFunc(list, func(a, b bpfComm) int { return cmp.Compare(a.time, b.time) })
+	}
 	for _, l := range lives {
 		if !lacksLoaderName(l) {
 			continue
 		}
-		var last bpfComm
-		for _, c := range b.comms[l.Loader.PID] {
-			if c.time <= l.Loaded && c.time >= last.time {
-				last = c
-			}
+		list := b.comms[l.Loader.PID]
+		if i := sort.Search(len(list), func(i int) bool { return list[i].time > l.Loaded }); i > 0 {
+			l.Loader.Comm = list[i-1].comm
 		}
-		l.Loader.Comm = last.comm
 	}
 	return nil
 }
