@@ -44,7 +44,7 @@ bench: build ## gantry against perf on the same files; BENCH_SIZE=small|medium|l
 	bin/bench -size '$(or $(BENCH_SIZE),small)' $(BENCH_FLAGS)
 
 clean: ## remove what the other targets made
-	rm -rf bin gantry demo.svg demo.pb.gz demo.perf.data demo.perf.data.old
+	rm -rf bin gantry demo.svg demo.pb.gz demo.gantry
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):[^#]*## */\1\t/p' Makefile | expand -t 10
