@@ -3,30 +3,29 @@
 package buildid
 
 import (
+	"debug/elf"
 	"errors"
-	"fmt"
 	"io"
-)
 
-// progLoad is PT_LOAD of elf.h.
-const progLoad = 1
+	"github.com/gantry-tools/gantry/internal/elffile"
+)
 
 // FromImage returns the GNU build-id of an ELF file that is mapped in memory, as
 // the kernel or ld.so do it: byte 0 of r is the first byte of the file's first
 // mapping, and at most size bytes of r are looked at. It serves what has no file
 // to read: the vdso, memory whose file is gone. Errors are those of FromFile.
 func FromImage(r io.ReaderAt, size int64) (ID, error) {
-	f, header, err := newELF(r, size)
+	h, err := elffile.ReadHeaders(r, size)
 	if err != nil {
 		return ID{}, err
 	}
-	chunks, err := f.mappedNotes(f.programs(header))
+	chunks, err := mappedNotes(h)
 	if err != nil {
 		return ID{}, err
 	}
 	first := ErrNoID
 	for _, c := range chunks {
-		id, err := parseChunk(f, c, gnuID)
+		id, err := parseChunk(h, c, gnuID)
 		if err == nil {
 			return id, nil
 		}
@@ -39,32 +38,20 @@ func FromImage(r io.ReaderAt, size int64) (ID, error) {
 
 // mappedNotes lists the note segments by their distance from the first mapping,
 // which begins with the file's first byte.
-func (f *elfFile) mappedNotes(t headerTable) ([]chunk, error) {
-	if t.off == 0 || t.count == 0 {
-		return nil, nil
-	}
-	if t.entsize != t.entry {
-		return nil, fmt.Errorf("program headers of %d bytes, must be of %d", t.entsize, t.entry)
-	}
-	b, err := f.read(t.off, t.count*t.entsize)
-	if err != nil {
-		return nil, fmt.Errorf("read program headers: %w", err)
-	}
-	addr := t.offset + 4 // Elf32_Phdr.p_vaddr
-	if f.is64 {
-		addr = t.offset + 8 // Elf64_Phdr.p_vaddr
+func mappedNotes(h *elffile.Headers) ([]chunk, error) {
+	progs, err := h.Progs()
+	if len(progs) == 0 {
+		return nil, err
 	}
 	var base uint64
 	found := false
 	var chunks []chunk
-	for ; uint64(len(b)) >= t.entry && len(chunks) < maxRanges; b = b[t.entry:] {
-		switch f.order.Uint32(b[t.typ:]) {
-		case progLoad:
-			if !found && f.word(b, t.offset) == 0 {
-				base, found = f.word(b, addr), true
-			}
-		case t.note:
-			chunks = append(chunks, chunk{off: f.word(b, addr), size: f.word(b, t.size), align: f.word(b, t.align)})
+	for i := range progs {
+		switch p := &progs[i]; {
+		case p.Type == elf.PT_LOAD && !found && p.Off == 0:
+			base, found = p.Addr, true
+		case p.Type == elf.PT_NOTE && len(chunks) < maxRanges:
+			chunks = append(chunks, chunk{p.Addr, p.FileSize, p.Align})
 		}
 	}
 	if !found {

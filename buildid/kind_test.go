@@ -4,6 +4,7 @@ package buildid
 
 import (
 	"bytes"
+	"debug/elf"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -147,12 +148,12 @@ func TestStoreKinds(t *testing.T) {
 		if id.Kind() != KindContent {
 			continue
 		}
-		elf := filepath.Join(dir, linkOf(id), "elf")
-		if err := os.Chmod(elf, 0o600); err != nil {
+		name := filepath.Join(dir, linkOf(id), "elf")
+		if err := os.Chmod(name, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		file[len(file)-1]++
-		if err := os.WriteFile(elf, file, 0o600); err != nil {
+		if err := os.WriteFile(name, file, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if _, _, err := s.Lookup(id); !errors.Is(err, ErrMismatch) {
@@ -177,9 +178,9 @@ func imageELF(note []byte) []byte {
 	le.PutUint16(b[56:], 2)
 	load, prog := b[64:], b[64+56:]
 	const base = 0x400000
-	le.PutUint32(load, progLoad)
+	le.PutUint32(load, uint32(elf.PT_LOAD))
 	le.PutUint64(load[16:], base)
-	le.PutUint32(prog, progNote)
+	le.PutUint32(prog, uint32(elf.PT_NOTE))
 	le.PutUint64(prog[8:], 0xffff) // where the file has it does not count
 	le.PutUint64(prog[16:], base+uint64(len(b)))
 	le.PutUint64(prog[32:], uint64(len(note)))

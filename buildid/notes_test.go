@@ -4,6 +4,7 @@ package buildid
 
 import (
 	"bytes"
+	"debug/elf"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -75,24 +76,26 @@ func makeELF(s elfSpec) []byte {
 			s.order.PutUint32(b[at:], uint32(v))
 		}
 	}
-	f := &elfFile{order: s.order, is64: s.is64}
-	t, at, counts := f.programs(b), 28, 42
+	// Where elf.h has the table and its fields.
+	at, counts, typ, note := 28, 42, 0, uint32(elf.PT_NOTE)
+	offset, length, align := 4, 16, 28
 	if s.is64 {
-		at, counts = 32, 54
+		at, counts, offset, length, align = 32, 54, 8, 32, 48
 	}
 	if s.sections {
-		t, at, counts = f.sections(b), at+4, counts+4
+		at, counts, typ, note = at+4, counts+4, 4, uint32(elf.SHT_NOTE)
+		offset, length, align = 16, 20, 32
 		if s.is64 {
-			at += 4
+			at, offset, length, align = at+4, 24, 32, 48
 		}
 	}
 	word(at, uint64(size))
 	s.order.PutUint16(b[counts:], uint16(entry))
 	s.order.PutUint16(b[counts+2:], 1)
-	s.order.PutUint32(b[size+t.typ:], t.note)
-	word(size+t.offset, uint64(len(b)))
-	word(size+t.size, uint64(len(s.notes)))
-	word(size+t.align, uint64(s.align))
+	s.order.PutUint32(b[size+typ:], note)
+	word(size+offset, uint64(len(b)))
+	word(size+length, uint64(len(s.notes)))
+	word(size+align, uint64(s.align))
 	return append(b, s.notes...)
 }
 
@@ -126,7 +129,7 @@ func TestFromFileErrors(t *testing.T) {
 	for n := range good {
 		id, err := FromFile(bytes.NewReader(good[:n]), int64(n))
 		want := io.ErrUnexpectedEOF
-		if n < 16 {
+		if n < len(elf.ELFMAG) {
 			want = ErrNotELF
 		}
 		if !errors.Is(err, want) || !id.IsZero() {

@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/gantry-tools/gantry/internal/elffile"
 )
 
 // ErrMismatch is returned for a file whose build-id is not the wanted one.
@@ -311,7 +313,7 @@ func (s *Store) checkFile(name string, src Source) (ID, error) {
 	case !id.IsZero():
 		err = Check(f, size, id)
 	case src.Content:
-		if _, _, err = newELF(f, size); err == nil {
+		if _, err = elffile.ReadHeaders(f, size); err == nil {
 			id, err = hashContent(f, size)
 		}
 	default:

@@ -3,7 +3,6 @@
 package symbol
 
 import (
-	"bytes"
 	"debug/elf"
 	"errors"
 	"fmt"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/gantry-tools/gantry/analysis/symbol/dwarfline"
 	"github.com/gantry-tools/gantry/buildid"
+	"github.com/gantry-tools/gantry/internal/elffile"
 )
 
 // DebugOpener is an Opener that may have the symbols of a stripped binary in a
@@ -120,29 +120,10 @@ type debugLink struct {
 	crc  uint32
 }
 
-const maxLink = 1 << 12
-
-// readDebugLink reads the section of f: a name that ends with a NUL byte, filled
-// up to four bytes, and the checksum.
+// readDebugLink reads the section of f.
 func readDebugLink(f *elf.File) debugLink {
-	sec := f.Section(".gnu_debuglink")
-	if sec == nil || sec.Type == elf.SHT_NOBITS || sec.Flags&elf.SHF_COMPRESSED != 0 || sec.Size > maxLink {
-		return debugLink{}
-	}
-	b := make([]byte, sec.Size)
-	if err := readFull(sec, b, 0); err != nil {
-		return debugLink{}
-	}
-	end := bytes.IndexByte(b, 0)
-	at := (end + 4) &^ 3
-	if end <= 0 || at+4 > len(b) {
-		return debugLink{}
-	}
-	name := string(b[:end])
-	if name != path.Base(name) || name == "." || name == ".." || name == "/" {
-		return debugLink{} // it is a name, no path
-	}
-	return debugLink{name, f.ByteOrder.Uint32(b[at:])}
+	name, crc := elffile.DebugLink(f)
+	return debugLink{name, crc}
 }
 
 // maxChecked bounds the files whose checksum is computed.

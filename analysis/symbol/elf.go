@@ -195,11 +195,7 @@ func (l *loader) readSubset(o *Object, f *elf.File, r io.ReaderAt, size int64) (
 }
 
 func openELF(r io.ReaderAt, size int64) (*elf.File, error) {
-	f, err := elffile.Open(r, size)
-	if errors.Is(err, elffile.ErrNotELF) {
-		err = ErrNotELF
-	}
-	return f, err
+	return elffile.Open(r, size)
 }
 
 func (o *Object) setSegments(progs []*elf.Prog) {

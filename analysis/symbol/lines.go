@@ -17,6 +17,7 @@ import (
 	"github.com/gantry-tools/gantry/analysis/symbol/dwarfline"
 	"github.com/gantry-tools/gantry/analysis/symbol/pclntab"
 	"github.com/gantry-tools/gantry/buildid"
+	"github.com/gantry-tools/gantry/internal/elffile"
 )
 
 // Call is one of the calls that an address belongs to.
@@ -273,15 +274,7 @@ type altLink struct {
 }
 
 func readAltLink(f *elf.File) (a altLink) {
-	sec := f.Section(".gnu_debugaltlink")
-	if sec == nil || sec.Type == elf.SHT_NOBITS || sec.Flags&elf.SHF_COMPRESSED != 0 || sec.Size > maxLink {
-		return a
-	}
-	b := make([]byte, sec.Size)
-	if err := readFull(sec, b, 0); err != nil {
-		return a
-	}
-	name, id, ok := bytes.Cut(b, []byte{0})
+	name, id, ok := bytes.Cut(elffile.LinkSection(f, ".gnu_debugaltlink"), []byte{0})
 	if !ok {
 		return a
 	}

@@ -206,7 +206,7 @@ func makeELF(machine elf.Machine, sections ...testSection) []byte {
 			count++
 		}
 	}
-	base := uint64(ehdr + count*sizeOfProg64)
+	base := uint64(ehdr + count*56)
 	for _, s := range sections {
 		off := base + uint64(len(data))
 		flags := elf.PF_R
@@ -237,17 +237,17 @@ func makeELF(machine elf.Machine, sections ...testSection) []byte {
 	le.PutUint16(h[16:], uint16(elf.ET_DYN))
 	le.PutUint16(h[18:], uint16(machine))
 	le.PutUint64(h[32:], ehdr)
-	le.PutUint16(h[54:], sizeOfProg64)
+	le.PutUint16(h[54:], 56)
 	le.PutUint16(h[56:], uint16(count))
-	le.PutUint16(h[58:], sizeOfSection64)
+	le.PutUint16(h[58:], 64)
 	out := slices.Concat(h, progs, data)
 	if len(heads) > 0 {
 		namesAt := uint64(len(out))
 		heads = appendSection(heads, 0, elf.SHT_STRTAB, 0, 0, namesAt, len(names))
 		out = append(out, names...)
 		le.PutUint64(out[40:], uint64(len(out)))
-		le.PutUint16(out[60:], uint16(len(heads)/sizeOfSection64))
-		le.PutUint16(out[62:], uint16(len(heads)/sizeOfSection64-1))
+		le.PutUint16(out[60:], uint16(len(heads)/64))
+		le.PutUint16(out[62:], uint16(len(heads)/64-1))
 		out = append(out, heads...)
 	}
 	return out

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sort"
 
+	"github.com/gantry-tools/gantry/internal/elffile"
 	"github.com/gantry-tools/gantry/perf"
 )
 
@@ -106,8 +107,8 @@ func (b *Binary) loadFrom(im *image) error {
 	b.segs, b.plts, im.left = im.segs, nil, b.left
 	defer func() { b.left = im.left }()
 	for _, name := range []string{".plt", ".plt.sec", ".plt.got", ".iplt"} {
-		if s := im.section(name); s != nil && s.addr+s.size > s.addr {
-			b.plts = append(b.plts, pltRange{s.addr, s.addr + s.size, name == ".plt"})
+		if s := im.section(name); s != nil && s.Addr+s.Size > s.Addr {
+			b.plts = append(b.plts, pltRange{s.Addr, s.Addr + s.Size, name == ".plt"})
 		}
 	}
 	err := b.loadEH(im)
@@ -129,14 +130,14 @@ func (b *Binary) loadEH(im *image) error {
 	hdr, addr := []byte(nil), im.ehHdr
 	var err error
 	if s := im.section(".eh_frame_hdr"); s != nil {
-		addr = s.addr
+		addr = s.Addr
 		hdr, err = im.content(s)
 	} else if im.ehHdr != 0 && im.ehSize <= maxSection {
 		hdr, err = im.mapped(im.ehHdr, im.ehSize)
 	}
 	frame := b.hdr.read(hdr, addr)
 	if s := im.section(".eh_frame"); s != nil {
-		b.eh.addr = s.addr
+		b.eh.addr = s.Addr
 		var e error
 		b.eh.data, e = im.content(s)
 		err = errors.Join(err, e)
@@ -325,8 +326,7 @@ func (b *Binary) readCode(addr uint64) []byte {
 			return nil
 		}
 		defer f.Close()
-		im := image{r: f, size: uint64(max(size, 0))}
-		code, err := im.bytes(s.off+(addr+skip-s.addr), want)
+		code, err := elffile.Read(f, size, s.off+(addr+skip-s.addr), want)
 		if err != nil {
 			return nil
 		}

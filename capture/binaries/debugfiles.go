@@ -5,7 +5,6 @@
 package binaries
 
 import (
-	"bytes"
 	"debug/elf"
 	"errors"
 	"io"
@@ -22,9 +21,6 @@ import (
 
 // debugRoot is where packages install separate symbols.
 const debugRoot = "/usr/lib/debug"
-
-// maxDebugLink bounds a .gnu_debuglink section, a name and a checksum.
-const maxDebugLink = 4 << 10
 
 // collectDebug keeps the separate symbols of a stripped binary that the container
 // has on its root file system, by build-id or by the name in the binary. That
@@ -81,28 +77,10 @@ func debugPaths(r io.ReaderAt, size int64, id buildid.ID, name string) []string 
 	}
 	text := id.String()
 	list := []string{path.Join(debugRoot, ".build-id", text[:2], text[2:]+".debug")}
-	link := debugLink(f)
+	link, _ := elffile.DebugLink(f)
 	if link == "" || !path.IsAbs(name) {
 		return list
 	}
 	dir := path.Dir(path.Clean(name))
 	return append(list, path.Join(dir, link), path.Join(dir, ".debug", link), path.Join(debugRoot, dir, link))
-}
-
-// debugLink is the name in the section .gnu_debuglink, "" if there is none that
-// is a name.
-func debugLink(f *elf.File) string {
-	sec := f.Section(".gnu_debuglink")
-	if sec == nil || sec.Type == elf.SHT_NOBITS || sec.Flags&elf.SHF_COMPRESSED != 0 || sec.Size > maxDebugLink {
-		return ""
-	}
-	b := make([]byte, sec.Size)
-	if n, _ := sec.ReadAt(b, 0); n < len(b) {
-		return ""
-	}
-	name, _, _ := bytes.Cut(b, []byte{0})
-	if s := string(name); s == path.Base(s) && s != "." && s != ".." && s != "/" {
-		return s
-	}
-	return ""
 }

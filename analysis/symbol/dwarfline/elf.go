@@ -3,25 +3,20 @@
 package dwarfline
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"debug/elf"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 
-	"github.com/klauspost/compress/zlib"
-	"github.com/klauspost/compress/zstd"
+	"github.com/gantry-tools/gantry/internal/elffile"
 )
 
 // MaxSize is how many bytes of debug sections are read of a file, unpacked.
 const MaxSize = 1 << 30
 
-const (
-	maxZlibRatio  = 1032 // what deflate can do at most
-	maxZstdWindow = 1 << 27
-	packedHeader  = 12 // of .zdebug sections
-)
+const packedHeader = 12 // of .zdebug sections
 
 // Has reports whether a file has DWARF of its own, rather than in a separate
 // file.
@@ -104,7 +99,7 @@ func (s *Source) unpack() error {
 	s.packed = nil
 	for i := range list {
 		p := &list[i]
-		b, err := unpack(p.kind, p.b, p.size)
+		b, err := elffile.Uncompress(p.kind, p.b, p.size)
 		if err != nil {
 			return fmt.Errorf("section %s: %w", p.name, err)
 		}
@@ -155,24 +150,19 @@ func (l *loader) load(name string, into *[]byte) error {
 }
 
 func (l *loader) read(sec *elf.Section, old bool, into *[]byte) error {
-	if sec.Offset > l.size || sec.FileSize > l.size-sec.Offset {
-		return fmt.Errorf("%d bytes at offset %#x of a file of %d: %w", sec.FileSize, sec.Offset, l.size,
-			io.ErrUnexpectedEOF)
-	}
-	if sec.FileSize > l.left {
+	raw, err := elffile.ReadSection(l.r, int64(l.size), sec, l.left)
+	switch {
+	case errors.Is(err, elffile.ErrTooLarge):
 		return l.tooMuch(sec.FileSize)
-	}
-	// As it is in the file: debug/elf would unpack it, with no limit.
-	raw := make([]byte, sec.FileSize)
-	if n, err := l.r.ReadAt(raw, int64(sec.Offset)); n < len(raw) {
-		return fmt.Errorf("read: %w", orUnexpected(err))
+	case err != nil:
+		return err
 	}
 	p := packed{name: sec.Name, b: raw, into: into}
 	switch {
 	case old && len(raw) >= packedHeader && string(raw[:4]) == "ZLIB":
 		p.kind, p.size, p.b = elf.COMPRESS_ZLIB, binary.BigEndian.Uint64(raw[4:]), raw[packedHeader:]
 	case !old && sec.Flags&elf.SHF_COMPRESSED != 0:
-		if err := l.header(&p); err != nil {
+		if p.kind, p.size, p.b, err = elffile.CompressionHeader(l.f.Class, l.f.ByteOrder, raw); err != nil {
 			return err
 		}
 	default:
@@ -190,74 +180,4 @@ func (l *loader) read(sec *elf.Section, old bool, into *[]byte) error {
 
 func (l *loader) tooMuch(n uint64) error {
 	return fmt.Errorf("%d bytes, with the sections before more than %d: %w", n, MaxSize, ErrTooMuch)
-}
-
-func orUnexpected(err error) error {
-	if err == nil || err == io.EOF {
-		return io.ErrUnexpectedEOF
-	}
-	return err
-}
-
-// header reads the header of a packed section, Elf32_Chdr or Elf64_Chdr.
-func (l *loader) header(p *packed) error {
-	n, o := 12, l.f.ByteOrder
-	if l.f.Class == elf.ELFCLASS64 {
-		n = 24
-	}
-	if len(p.b) < n {
-		return io.ErrUnexpectedEOF
-	}
-	if n == 24 {
-		p.size = o.Uint64(p.b[8:])
-	} else {
-		p.size = uint64(o.Uint32(p.b[4:]))
-	}
-	p.kind, p.b = elf.CompressionType(o.Uint32(p.b)), p.b[n:]
-	return nil
-}
-
-// unpack unpacks b, which claims to have size bytes then.
-func unpack(kind elf.CompressionType, b []byte, size uint64) ([]byte, error) {
-	switch kind {
-	case elf.COMPRESS_ZLIB:
-		if size/maxZlibRatio > uint64(len(b)) {
-			return nil, fmt.Errorf("%d bytes claim to be %d when unpacked: %w", len(b), size, ErrMalformed)
-		}
-		r, err := zlib.NewReader(bytes.NewReader(b))
-		if err != nil {
-			return nil, fmt.Errorf("unpack: %w", err)
-		}
-		defer r.Close()
-		out := make([]byte, size)
-		if _, err := io.ReadFull(r, out); err != nil {
-			return nil, fmt.Errorf("unpack: %w", orUnexpected(err))
-		}
-		return out, nil
-	case elf.COMPRESS_ZSTD:
-		return unpackZstd(b, size)
-	}
-	return nil, fmt.Errorf("packed in a way (%d) that is not known", kind)
-}
-
-func unpackZstd(b []byte, size uint64) ([]byte, error) {
-	r, err := zstd.NewReader(bytes.NewReader(b), zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
-		zstd.WithDecoderMaxWindow(maxZstdWindow), zstd.WithDecoderMaxMemory(MaxSize))
-	if err != nil {
-		return nil, fmt.Errorf("unpack: %w", err)
-	}
-	defer r.Close()
-	// What is claimed need not come: room grows with what does.
-	var out bytes.Buffer
-	if size <= 64*uint64(len(b)) {
-		out.Grow(int(size) + bytes.MinRead)
-	}
-	n, err := io.Copy(&out, io.LimitReader(r, int64(size)))
-	if err != nil {
-		return nil, fmt.Errorf("unpack: %w", err)
-	}
-	if uint64(n) < size {
-		return nil, fmt.Errorf("unpack: %w", io.ErrUnexpectedEOF)
-	}
-	return out.Bytes(), nil
 }

@@ -4,9 +4,10 @@ package pclntab
 
 import (
 	"debug/elf"
-	"errors"
 	"fmt"
 	"io"
+
+	"github.com/gantry-tools/gantry/internal/elffile"
 )
 
 // loader reads sections.
@@ -18,20 +19,11 @@ type loader struct {
 
 // content is the whole of a section.
 func (l *loader) content(sec *elf.Section) ([]byte, error) {
-	switch {
-	case sec.Type == elf.SHT_NOBITS || sec.Flags&elf.SHF_COMPRESSED != 0:
+	if sec.Type == elf.SHT_NOBITS || sec.Flags&elf.SHF_COMPRESSED != 0 {
 		return nil, ErrNone
-	case sec.Size > maxSection:
-		return nil, fmt.Errorf("section %s: %d bytes, at most %d are read", sec.Name, sec.Size, maxSection)
-	case sec.Offset > l.size || sec.Size > l.size-sec.Offset:
-		return nil, fmt.Errorf("section %s: %d bytes at offset %#x of a file of %d: %w", sec.Name, sec.Size, sec.Offset,
-			l.size, io.ErrUnexpectedEOF)
 	}
-	b := make([]byte, sec.Size)
-	if n, err := l.r.ReadAt(b, int64(sec.Offset)); n < len(b) {
-		if err == nil || errors.Is(err, io.EOF) {
-			err = io.ErrUnexpectedEOF
-		}
+	b, err := elffile.ReadSection(l.r, int64(l.size), sec, maxSection)
+	if err != nil {
 		return nil, fmt.Errorf("section %s: %w", sec.Name, err)
 	}
 	return b, nil
