@@ -73,7 +73,8 @@ func TestCompressionHeader(t *testing.T) {
 		if typ != elf.COMPRESS_ZSTD || size != tc.size || len(rest) != tc.rest || err != nil {
 			t.Errorf("%v: %v, %d bytes, %d left, %v", tc.class, typ, size, len(rest), err)
 		}
-		if _, _, _, err := CompressionHeader(tc.class, binary.LittleEndian, b[:11]); !errors.Is(err, io.ErrUnexpectedEOF) {
+		if _, _, _, err := CompressionHeader(tc.class, binary.LittleEndian, b[:11]); !errors.Is(err,
+			io.ErrUnexpectedEOF) {
 			t.Errorf("%v, cut: %v", tc.class, err)
 		}
 	}

@@ -23,7 +23,8 @@ func program(t testing.TB, change func(h *elf.Header64, names *elf.Section64)) [
 		Shoff: 64, Ehsize: 64, Phentsize: 56, Shentsize: 64, Shnum: 2, Shstrndx: 1,
 	}
 	copy(h.Ident[:], elf.ELFMAG)
-	h.Ident[elf.EI_CLASS], h.Ident[elf.EI_DATA], h.Ident[elf.EI_VERSION] = byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), 1
+	h.Ident[elf.EI_CLASS], h.Ident[elf.EI_DATA], h.Ident[elf.EI_VERSION] = byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB),
+		1
 	names := elf.Section64{Type: uint32(elf.SHT_STRTAB), Off: 192, Size: 1}
 	if change != nil {
 		change(&h, &names)

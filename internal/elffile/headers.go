@@ -150,7 +150,8 @@ func (h *Headers) Progs() ([]Prog, error) {
 			flags = h.Order.Uint32(b[24:])
 		}
 		list = append(list, Prog{
-			Type: elf.ProgType(h.Order.Uint32(b)), Flags: elf.ProgFlag(flags), Off: h.word(b, 4, 8), Addr: h.word(b, 8, 16),
+			Type: elf.ProgType(h.Order.Uint32(b)), Flags: elf.ProgFlag(flags), Off: h.word(b, 4, 8),
+			Addr:     h.word(b, 8, 16),
 			FileSize: h.word(b, 16, 32), MemSize: h.word(b, 20, 40), Align: h.word(b, 28, 48),
 		})
 	}

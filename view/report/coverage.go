@@ -78,7 +78,7 @@ type LostIn struct {
 // NewCoverage sums p up. Its frames must have reasons.
 func NewCoverage(p *profile.Profile, o *Options) *Coverage {
 	o = o.orDefault()
-	t := newSelection(p, o, o.sampleFilter(p))
+	t := selectSamples(p, o, true)
 	c := &Coverage{}
 	for i := range p.Events {
 		if e := &p.Events[i]; t.shown[i] {
@@ -93,7 +93,7 @@ func NewCoverage(p *profile.Profile, o *Options) *Coverage {
 }
 
 // frameCounts counts the selected samples by frame.
-func (t *table) frameCounts() []Covered {
+func (t *selection) frameCounts() []Covered {
 	counts := make([]Covered, t.p.NumFrames())
 	for _, i := range t.order {
 		s := t.p.Sample(int(i))
@@ -160,7 +160,7 @@ func heaviest(m map[string]*Covered) []CoveredBy {
 
 // lost sums up the losses of the events that are shown. Which samples were
 // lost no filter can know.
-func (c *Coverage) lost(p *profile.Profile, t *table) {
+func (c *Coverage) lost(p *profile.Profile, t *selection) {
 	shown := map[string]bool{"": true}
 	for i := range p.Events {
 		shown[p.Events[i].Name] = t.shown[i]

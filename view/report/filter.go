@@ -136,3 +136,48 @@ func match(patterns []string, s string) bool {
 	return len(patterns) == 0 ||
 		slices.ContainsFunc(patterns, func(p string) bool { return container.MatchStars(p, s) })
 }
+
+// Fields are the labels that the filter looks at.
+func (f *Filter) Fields() profile.Fields { return f.fields() }
+
+// Definitions are the names of those whose identities the filter looks at.
+func (f *Filter) Definitions() []string {
+	var names []string
+	for _, s := range f.Identities {
+		names = append(names, s.Definition)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// Selects reports whether the filter takes samples with these labels.
+func (f *Filter) Selects(l *profile.Labels) bool { return f.labels(l) }
+
+// SampleFilter tells which samples pass the filter, as flame graphs and exports
+// have it: by their labels and at least one of their frames. Nil if all do.
+func (o *Options) SampleFilter(p *profile.Profile) func(profile.Sample) bool {
+	o.Filter.prepare(p)
+	if o.Filter.empty() {
+		return nil
+	}
+	labels := make([]bool, p.NumLabels())
+	for id := range labels {
+		labels[id] = o.Filter.labels(p.Labels(profile.LabelsID(id)))
+	}
+	events := o.Filter.events(p)
+	frames := o.Filter.frames(p)
+	return func(s profile.Sample) bool {
+		if !labels[s.Labels] || !events[s.Event] {
+			return false
+		}
+		if frames == nil {
+			return true
+		}
+		for _, f := range p.Stack(s.Stack) {
+			if frames[f] {
+				return true
+			}
+		}
+		return false
+	}
+}

@@ -128,9 +128,9 @@ func JSON(w io.Writer, p *profile.Profile, o *Options) error {
 	out := bufio.NewWriterSize(w, 1<<16)
 	j := jsonWriter{out: out, t: t}
 	j.object(newJSONHead(p, o), "events", func() {
-		for i, event := range t.sections() {
+		for i := range t.sections {
 			j.separate(i)
-			j.event(event)
+			j.event(&t.sections[i])
 		}
 	})
 	out.WriteByte('\n')
@@ -175,10 +175,9 @@ func (j *jsonWriter) separate(i int) {
 
 // event writes one event, or all of them as a single one without a name when
 // the event is a sort key.
-func (j *jsonWriter) event(event int) {
+func (j *jsonWriter) event(s *section) {
 	t := j.t
-	rows, hidden := t.section(event)
-	head := t.jsonEvent(event)
+	head := t.jsonEvent(s.event)
 	if t.o.has(KeyEvent) {
 		head = jsonEvent{Name: "*", Unit: "mixed"}
 		for i := range t.p.Events {
@@ -190,13 +189,10 @@ func (j *jsonWriter) event(event int) {
 		}
 		head.Lost = t.p.TotalLost("")
 	}
-	head.Hidden = hidden
-	var calls *graphs
-	if t.o.CallGraph != CallGraphNone {
-		calls = newGraphs(t, rows)
-	}
+	head.Hidden = s.hidden
+	calls := s.graphs(t)
 	j.object(head, "rows", func() {
-		for i, r := range rows {
+		for i, r := range s.rows {
 			j.separate(i)
 			j.out.Write(j.marshal(j.row(r, calls)))
 		}

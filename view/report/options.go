@@ -178,3 +178,30 @@ func Write(w io.Writer, f Format, p *profile.Profile, o *Options) error {
 	}
 	return Text(w, p, o)
 }
+
+// Selection is what the filter leaves of a profile.
+type Selection struct {
+	// Samples were selected.
+	Samples uint64
+	// Nameless counts those of them whose innermost function has no name, by
+	// the path of the object that it is in.
+	Nameless map[string]uint64
+}
+
+// Select finds what a report in the given format shows of p.
+func Select(p *profile.Profile, f Format, o *Options) Selection {
+	o = o.orDefault()
+	rows := (f == FormatText || f == FormatJSON) && !o.Children
+	t := selectSamples(p, o, true)
+	if passes := o.Filter.frames(p); rows && passes != nil {
+		t.order = slices.DeleteFunc(t.order, func(i uint32) bool {
+			st := p.Stack(p.Sample(int(i)).Stack)
+			return len(st) == 0 || !passes[st[function(p, st)]]
+		})
+	}
+	sel := Selection{Nameless: t.nameless()}
+	for _, i := range t.order {
+		sel.Samples += p.Sample(int(i)).Count
+	}
+	return sel
+}

@@ -69,9 +69,7 @@ func (n *labelNode) kid(name string) *labelNode {
 
 // newFlame lays out the first event that has samples.
 func newFlame(p *profile.Profile, o *Options) *flame {
-	labels := *o
-	labels.Sort = o.Roots
-	t := newSelection(p, &labels, o.sampleFilter(p))
+	t := selectSamples(p, o, true)
 	f := &flame{event: -1}
 	for i, e := range t.events {
 		switch {
@@ -106,7 +104,7 @@ func colourLevel(all *labelNode) int {
 }
 
 // flameLabels makes the tree of labels, with the samples at its leaves.
-func flameLabels(t *table, g *grower, event int) *labelNode {
+func flameLabels(t *selection, g *grower, event int) *labelNode {
 	all := &labelNode{name: "all"}
 	for _, i := range t.order {
 		s := t.p.Sample(int(i))

@@ -4,31 +4,18 @@ package report
 
 import "github.com/gantry-tools/gantry/analysis/profile"
 
-// row is one line of the table.
-type row struct {
-	number     uint32 // in order of first visit
-	event      uint32
-	group, key uint32
-	// self is the weight of the samples whose leaf it is, total that of all
-	// samples that it has a frame in, in units of the event and in samples.
-	self, total           uint64
-	selfCount, totalCount uint64
-	hits                  uint32 // distinct samples that it is made of
-}
-
-// table is a profile as rows.
-type table struct {
+// selection is the samples of a profile that a report is of, and their sums.
+type selection struct {
 	p      *profile.Profile
 	o      *Options
-	keys   *keyspace
-	groups []profile.Labels
+	groups []profile.Labels // label sets that the sort keys tell apart
 	// order has the selected samples, those of one event and group together.
 	order   []uint32
 	groupOf []uint32 // by LabelsID
-	passes  []bool   // by FrameID, nil if all frames pass the filter
 	shown   []bool   // by event
-	rows    []row
 	events  []eventTotal
+	// keep decides by the whole stack, where rows do not; nil keeps all.
+	keep func(profile.Sample) bool
 }
 
 // eventTotal says how much of an event was selected.
@@ -41,27 +28,23 @@ type eventTotal struct {
 
 const noGroup = ^uint32(0)
 
-func newTable(p *profile.Profile, o *Options) *table {
-	t := newSelection(p, o, nil)
-	t.keys = newKeyspace(p, rowKey(o))
-	t.passes = o.Filter.frames(p)
-	t.accumulate()
-	return t
-}
-
-// newSelection is a table without rows: the samples that pass the filter's
-// labels and keep, sorted and summed up.
-func newSelection(p *profile.Profile, o *Options, keep func(profile.Sample) bool) *table {
+// selectSamples finds the samples that pass the filter, and sums them up.
+// Filters of frames select rows in a table; with wholeStacks they select the
+// samples that have such a frame anywhere, as flame graphs and exports have it.
+func selectSamples(p *profile.Profile, o *Options, wholeStacks bool) *selection {
 	o.Filter.prepare(p)
-	t := &table{p: p, o: o, events: make([]eventTotal, len(p.Events)), shown: o.Filter.events(p)}
+	t := &selection{p: p, o: o, events: make([]eventTotal, len(p.Events)), shown: o.Filter.events(p)}
+	if wholeStacks {
+		t.keep = o.SampleFilter(p)
+	}
 	t.group()
-	t.sortSamples(keep)
+	t.sortSamples()
 	t.sum()
 	return t
 }
 
 // group gives label sets that look the same in the table the same number.
-func (t *table) group() {
+func (t *selection) group() {
 	fields, defs := fieldsOf(t.o.Sort), definitionsOf(t.o.Sort)
 	seen := map[profile.Labels]uint32{}
 	t.groupOf = make([]uint32, t.p.NumLabels())
@@ -115,12 +98,12 @@ func project(l *profile.Labels, f profile.Fields, defs []string) profile.Labels 
 
 // sortSamples puts the samples of one event and group together, by two stable
 // counting sorts: a profile may have as many groups as threads.
-func (t *table) sortSamples(keep func(profile.Sample) bool) {
+func (t *selection) sortSamples() {
 	n := t.p.NumSamples()
 	all := make([]uint32, 0, n)
 	for i := range n {
 		s := t.p.Sample(i)
-		if t.shown[s.Event] && t.groupOf[s.Labels] != noGroup && (keep == nil || keep(s)) {
+		if t.shown[s.Event] && t.groupOf[s.Labels] != noGroup && (t.keep == nil || t.keep(s)) {
 			all = append(all, uint32(i))
 		}
 	}
@@ -150,7 +133,7 @@ func countingSort(in []uint32, n int, key func(uint32) uint32) []uint32 {
 }
 
 // sum finds what 100 percent are.
-func (t *table) sum() {
+func (t *selection) sum() {
 	nameless := make([]bool, t.p.NumFrames())
 	for id := range nameless {
 		nameless[id] = t.p.FrameRef(profile.FrameID(id)).Name == 0
@@ -182,7 +165,7 @@ func (t *table) sum() {
 }
 
 // weight is the value of s, or its count if the event has no values.
-func (t *table) weight(s profile.Sample) uint64 {
+func (t *selection) weight(s profile.Sample) uint64 {
 	if t.events[s.Event].byCount {
 		return s.Count
 	}
@@ -197,48 +180,24 @@ func (e *eventTotal) percent(v uint64) float64 {
 	return 100 * float64(v) / float64(e.whole)
 }
 
-func (t *table) pass(f profile.FrameID) bool { return t.passes == nil || t.passes[f] }
-
-// accumulate makes the rows.
-func (t *table) accumulate() {
-	if !t.o.Children {
-		t.rows = make([]row, 0, len(t.order)) // at most one a sample
+// nameless counts the selected samples whose innermost function has no name, by
+// the path of the object that it is in.
+func (t *selection) nameless() map[string]uint64 {
+	leaves := make([]uint64, t.p.NumFrames())
+	for _, i := range t.order {
+		s := t.p.Sample(int(i))
+		if st := t.p.Stack(s.Stack); len(st) > 0 {
+			leaves[st[0]] += s.Count
+		}
 	}
-	t.walk(func(h *hit) {
-		if int(h.row) == len(t.rows) {
-			t.rows = append(t.rows, row{number: h.row, event: uint32(h.s.Event), group: t.groupOf[h.s.Labels],
-				key: h.key})
-		}
-		r := &t.rows[h.row]
-		r.total += h.weight
-		r.totalCount += h.s.Count
-		r.hits++
-		if h.leaf {
-			r.self += h.weight
-			r.selfCount += h.s.Count
-		}
-	})
-}
-
-// section is the rows of one event, the heaviest first, without those that the
-// options hide. With the event as a sort key there is one section for all.
-func (t *table) section(event int) (shown []*row, hidden int) {
-	shown = make([]*row, 0, len(t.rows))
-	for i := range t.rows {
-		r := &t.rows[i]
-		if int(r.event) != event && !t.o.has(KeyEvent) {
+	paths := map[string]uint64{}
+	for id, n := range leaves {
+		if n == 0 {
 			continue
 		}
-		if t.events[r.event].percent(r.total) < t.o.PercentLimit {
-			hidden++
-			continue
+		if fr := t.p.Frame(profile.FrameID(id)); fr.Name == "" {
+			paths[fr.Path] += n
 		}
-		shown = append(shown, r)
 	}
-	t.sortRows(shown)
-	if n := t.o.MaxEntries; n > 0 && len(shown) > n {
-		hidden += len(shown) - n
-		shown = shown[:n]
-	}
-	return shown, hidden
+	return paths
 }
