@@ -138,11 +138,23 @@ func (c *collector) leaves() {
 func (c *collector) sample(it *Item) { c.add(it.Event, it.Time, it.Thread, it.Sample) }
 
 func (c *collector) add(ev *perf.Event, time uint64, th *timeline.Thread, sm *perf.Sample) {
-	event, labels := c.event(ev), c.labels(th, sm)
 	if c.first == 0 {
 		c.first = time
 	}
 	c.last = time
+	if ev.Layout.SampleType&perf.SampleRead == 0 {
+		c.count(ev, th, sm)
+		return
+	}
+	c.s.GroupCounts(ev, sm, func(member *perf.Event, period uint64) {
+		sm.Period = period
+		c.count(member, th, sm)
+	})
+}
+
+// count adds a sample to those of an event.
+func (c *collector) count(ev *perf.Event, th *timeline.Thread, sm *perf.Sample) {
+	event, labels := c.event(ev), c.labels(th, sm)
 	switch {
 	case c.sites != nil:
 		c.sites.push(c.s.Timeline, th, sm, labels, event)

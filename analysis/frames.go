@@ -32,6 +32,9 @@ type pending struct {
 	labels profile.LabelsID
 	event  int32
 	end    int32 // of its addresses in batch.addrs; they begin where those before end
+	// sampled: the first address is the sample's own, in front of a call chain
+	// that begins elsewhere.
+	sampled bool
 }
 
 // batch holds samples until their addresses are looked up, many at a time.
@@ -80,6 +83,10 @@ const (
 // another line, and behind a call that never returns to another function: one
 // byte less lies in the call. The first address behind a mark of a context is
 // where the task was, to the byte.
+//
+// The sample's own address comes first, as perf counts: a precise event's is
+// that of the instruction that caused it, and the chain begins where the task
+// was interrupted, a little or a function later.
 func (c *collector) push(th *timeline.Thread, sm *perf.Sample, labels profile.LabelsID, event int) {
 	b := &c.batch
 	symbols := kernelContext | c.s.Timeline.KernelID()
@@ -118,10 +125,39 @@ func (c *collector) push(th *timeline.Thread, sm *perf.Sample, labels profile.La
 	if len(b.addrs) == start { // no stacks, or nothing but marks in the chain
 		b.add(maps, sm.IP, own)
 	}
-	b.samples = append(b.samples, pending{th, sm.Period, labels, int32(event), int32(len(b.addrs))})
+	sampled := c.o.Stacks && c.ownAddress(start, maps, sm, own)
+	b.samples = append(b.samples, pending{th, sm.Period, labels, int32(event), int32(len(b.addrs)), sampled})
 	if len(b.samples) == batchSize {
 		c.flush()
 	}
+}
+
+// ownAddress puts the sample's own address, in the kernel if that is its
+// context, in front of its others if they begin elsewhere.
+func (c *collector) ownAddress(start int, maps *timeline.Maps, sm *perf.Sample, kernel uint32) bool {
+	b := &c.batch
+	if sm.IP == 0 || b.addrs[start].ip == sm.IP { // 0 is not recorded
+		return false
+	}
+	b.add(maps, sm.IP, kernel)
+	own := b.addrs[len(b.addrs)-1]
+	copy(b.addrs[start+1:], b.addrs[start:])
+	b.addrs[start] = own
+	return true
+}
+
+// sameFunction reports whether two frames, or groups of them, are of one
+// function.
+func (c *collector) sameFunction(a, b profile.FrameID) bool {
+	outermost := func(id profile.FrameID) profile.FrameID {
+		if id&groupBit == 0 {
+			return id
+		}
+		group := c.groups[id&^groupBit]
+		return group[len(group)-1]
+	}
+	a, b = outermost(a), outermost(b)
+	return a == b || c.b.SameFunction(a, b)
 }
 
 // flush looks the batch up and adds it to the profile.
@@ -151,6 +187,10 @@ func (c *collector) flush() {
 			}
 		}
 		start = s.end
+		if s.sampled && len(frames) > 1 && c.sameFunction(frames[0], frames[1]) {
+			frames[1] = frames[0]
+			frames = frames[1:]
+		}
 		if c.groups != nil {
 			frames = c.expand(frames)
 		}

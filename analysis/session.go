@@ -74,6 +74,7 @@ type Session struct {
 	fileList     fileList
 	files        buildid.MappedFiles // without a build-id, kept by their content
 	stacks       stacks
+	counters     counters
 	bpf          bpf
 	sourceCounts []frameSource // by profile.FrameID
 	warnings     []string
@@ -251,7 +252,7 @@ func (s *Session) decodeSample(rec *perfdata.Record) error {
 
 // decode fills s.sample.
 func (s *Session) decode(raw []byte, ev *perf.Event) (err error) {
-	if s.leafOnly {
+	if s.leafOnly && ev.Layout.SampleType&perf.SampleRead == 0 {
 		err = s.sample.DecodeLeaf(raw, s.r.Order(), &ev.Layout, s.cgroups)
 	} else {
 		err = s.sample.Decode(raw, s.r.Order(), &ev.Layout)

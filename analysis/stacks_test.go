@@ -96,7 +96,7 @@ func TestDumpedCallchains(t *testing.T) {
 	r := newDumps(t)
 	r.add(comm(1, "node"), &perf.Mmap2{PID: 1, TID: 1, Addr: code, Len: 0x1000, Prot: 5, Filename: "//anon"})
 	sm := dump(sample(1, code+0x10, perf.ContextKernel, 0xffffffff81000010, perf.ContextUser, 0x1234), dumpedSP+8, 1, 0, code+0x20, 0)
-	sm.Misc = perf.MiscKernel
+	sm.Misc, sm.IP = perf.MiscKernel, 0xffffffff81000010
 	r.add(sm)
 	compat := dump(sample(1, code+0x10), 0, 1, 2)
 	compat.RegsUser.ABI = 1

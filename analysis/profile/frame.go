@@ -97,6 +97,17 @@ func (p *Profile) FrameRef(id FrameID) FrameRef {
 	}
 }
 
+// SameFunction reports whether two frames are of one function: of the same name
+// in the same object, which may be none.
+func (b *Builder) SameFunction(x, y FrameID) bool {
+	f, g := b.p.frames.frames.at(uint32(x)), b.p.frames.frames.at(uint32(y))
+	if f.name != g.name || f.kernel != g.kernel {
+		return false
+	}
+	o, p := &b.p.frames.objects[f.object], &b.p.frames.objects[g.object]
+	return o.dso == p.dso && o.path == p.path && o.buildID == p.buildID
+}
+
 // Text is the text of a number of a FrameRef.
 func (p *Profile) Text(n uint32) string { return p.frames.strings[n] }
 

@@ -36,7 +36,6 @@ type printer struct {
 	buf   []byte
 
 	frames   frames
-	counters counters
 	tracing  *tracing
 	labels   labelCache
 	filtered profile.Fields
@@ -53,7 +52,7 @@ var ErrNoField = errors.New("not in the recording")
 // Nothing may have been read from either. What was odd is told by s.Warnings
 // afterwards.
 func Write(w io.Writer, r *perfdata.Reader, s *analysis.Session, o *Options) error {
-	p := &printer{w: w, s: s, r: r, counters: make(counters)}
+	p := &printer{w: w, s: s, r: r}
 	if o != nil {
 		p.o = *o
 	}
@@ -76,10 +75,8 @@ func Write(w io.Writer, r *perfdata.Reader, s *analysis.Session, o *Options) err
 		if err != nil {
 			return errors.Join(err, p.flush())
 		}
-		if it.Sample != nil && it.Event.Attr.SampleType&perf.SampleRead != 0 {
-			p.group(it)
-		} else if it.Sample != nil {
-			p.sample(it)
+		if it.Sample != nil {
+			p.samples(it)
 		} else if p.o.Show != 0 {
 			p.sideband(it)
 		}
@@ -153,6 +150,16 @@ func (p *printer) plan(ev *perf.Event) *plan {
 		p.addPlans(p.r.Events().List())
 	}
 	return &p.plans[ev.Index]
+}
+
+// samples prints a sample, once for each event that it counts for.
+func (p *printer) samples(it *analysis.Item) {
+	leader, period := it.Event, it.Sample.Period
+	p.s.GroupCounts(leader, it.Sample, func(ev *perf.Event, moved uint64) {
+		it.Event, it.Sample.Period = ev, moved
+		p.sample(it)
+	})
+	it.Event, it.Sample.Period = leader, period
 }
 
 // sample prints a sample.
