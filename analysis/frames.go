@@ -234,7 +234,7 @@ func (c *collector) known(a *address) profile.FrameID {
 		if _, ok := c.s.Timeline.Ksyms.Lookup(a.ip); ok || c.kernel == nil {
 			return noFrame
 		}
-		if sym, ok := c.s.kernel.table.Lookup(a.ip - c.s.kernel.shift); ok {
+		if sym, _, ok := c.s.kernel.lookup(a.ip); ok {
 			return c.kernel[sym] - 1 // noFrame if it has none yet
 		}
 		return noFrame

@@ -8,13 +8,14 @@ import (
 
 	"github.com/gantry-tools/gantry/analysis/symbol"
 	"github.com/gantry-tools/gantry/buildid"
+	"github.com/gantry-tools/gantry/perf"
 	"github.com/gantry-tools/gantry/perf/perfdata"
 )
 
 // kernel names kernel addresses.
 type kernel struct {
-	text   uint64     // where the recorded kernel's _text was
-	id     buildid.ID // that its mapping tells, zero if none
+	ref    symbol.Reference // where the recorded kernel was
+	id     buildid.ID       // that its mapping tells, zero if none
 	loaded bool
 	table  *symbol.Kallsyms
 	err    error
@@ -22,13 +23,14 @@ type kernel struct {
 }
 
 // mapped takes note of where and which the kernel was: perf calls its mapping
-// "[kernel.kallsyms]_text", and gives _text's address as its offset.
+// "[kernel.kallsyms]_text", or "..._stext", and gives that symbol's address as its
+// offset.
 func (k *kernel) mapped(pid int32, filename string, pgoff uint64, id []byte) {
-	if pid != -1 || k.text != 0 || !strings.HasPrefix(filename, symbol.KernelDSO) ||
-		!strings.HasSuffix(filename, "_text") {
+	name, ok := strings.CutPrefix(filename, symbol.KernelDSO)
+	if pid != -1 || k.ref.Addr != 0 || !ok || name != "_text" && name != "_stext" {
 		return
 	}
-	k.text = pgoff
+	k.ref = symbol.Reference{Name: name, Addr: pgoff}
 	if id, err := buildid.New(id); err == nil {
 		k.id = id
 	}
@@ -50,18 +52,34 @@ func (s *Session) loadKernel(addrs []uint64) *kernel {
 		s.warnings = append(s.warnings, "kernel functions have no names: "+k.err.Error())
 		return k
 	}
-	if text := k.table.Text(); text != 0 && k.text != 0 {
-		k.shift = k.text - text
-	}
+	k.shift, _ = k.table.Shift(k.ref)
 	return k
+}
+
+// lookup is the symbol at an address of the recording, and its address in the
+// table. Of a kernel that was loaded elsewhere only the kernel itself is known:
+// modules do not move along with it.
+func (k *kernel) lookup(ip uint64) (sym int32, addr uint64, ok bool) {
+	if k.table == nil {
+		return 0, ip, false
+	}
+	addr = ip - k.shift
+	if k.shift != 0 && !k.table.InKernel(addr) {
+		return 0, ip, false
+	}
+	sym, ok = k.table.Lookup(addr)
+	return sym, addr, ok
 }
 
 // kernelAsked is what is known of the kernel.
 func (s *Session) kernelAsked(addrs []uint64) Kernel {
 	f := s.r.Features()
-	k := Kernel{BuildID: s.kernel.id, Addrs: addrs, Text: s.kernel.text, Release: f.OSRelease, Arch: f.Arch}
+	k := Kernel{BuildID: s.kernel.id, Addrs: addrs, Reference: s.kernel.ref, Release: f.OSRelease, Arch: f.Arch}
 	if id, ok := s.ids.of(symbol.KernelDSO); ok {
 		k.BuildID = id
+	}
+	if k.BuildID.IsZero() {
+		k.BuildID = s.ids.kernel
 	}
 	return k
 }
@@ -77,11 +95,8 @@ func (s *Session) locateKernel(ip uint64) frameSource {
 	if m := s.Timeline.Kernel.Find(ip); m != nil {
 		p.mapping = *m
 	}
-	if k.table == nil {
-		return p
-	}
-	if sym, ok := k.table.Lookup(ip - k.shift); ok {
-		p.sym, p.addr = sym, ip-k.shift
+	if sym, addr, ok := k.lookup(ip); ok {
+		p.sym, p.addr = sym, addr
 	}
 	return p
 }
@@ -107,18 +122,23 @@ func moduleName(file string) string {
 type pathIDs struct {
 	ids       map[string]buildid.ID
 	ambiguous map[string]bool
+	kernel    buildid.ID // under the path of its image, as perf has it with -k
 }
 
 func (p *pathIDs) add(list []perfdata.BuildIDEntry) {
 	for _, e := range list {
-		p.addOne(e.Path, e.ID)
+		p.addOne(e)
 	}
 }
 
-func (p *pathIDs) addOne(path string, raw []byte) {
-	id, err := buildid.New(raw)
+func (p *pathIDs) addOne(e perfdata.BuildIDEntry) {
+	path := e.Path
+	id, err := buildid.New(e.ID)
 	if err != nil || path == "" {
 		return
+	}
+	if e.Misc.CPUMode() == perf.MiscKernel && isKernelImage(path) {
+		p.kernel = id
 	}
 	if p.ids == nil {
 		p.ids = make(map[string]buildid.ID)
@@ -128,6 +148,12 @@ func (p *pathIDs) addOne(path string, raw []byte) {
 		p.ambiguous[path] = true
 	}
 	p.ids[path] = id
+}
+
+// isKernelImage reports whether a kernel file with a build-id is the kernel
+// itself, and not a module.
+func isKernelImage(name string) bool {
+	return strings.HasPrefix(name, "/") && !strings.Contains(path.Base(name), ".ko")
 }
 
 func (p *pathIDs) of(path string) (buildid.ID, bool) {

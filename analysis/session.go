@@ -19,8 +19,8 @@ type Kernel struct {
 	BuildID buildid.ID // zero if the recording does not tell
 	Release string     // as uname -r, "" if not told
 	Arch    string
-	// Text is the address that the kernel's symbol _text had, 0 if not known.
-	Text uint64
+	// Reference is a symbol whose address is known.
+	Reference symbol.Reference
 	// Addrs are the addresses that will be looked up, in no order, if that is
 	// known: symbols need to be right only there. nil is all.
 	Addrs []uint64
@@ -299,6 +299,6 @@ func (s *Session) apply(rec *perfdata.Record, other perf.Record) {
 	case *perf.Mmap2:
 		s.kernel.mapped(r.PID, r.Filename, r.PgOff, r.BuildID)
 	case *perf.BuildID:
-		s.ids.addOne(r.Filename, r.ID)
+		s.ids.addOne(perfdata.BuildIDEntry{PID: r.PID, Misc: r.Misc, ID: r.ID, Path: r.Filename})
 	}
 }

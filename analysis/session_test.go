@@ -345,8 +345,8 @@ func TestKernelMoved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Kernel{BuildID: id, Release: "6.18", Arch: "x86_64", Text: 0xffffffff91000000}
-	if asked.Addrs != nil || asked.BuildID != want.BuildID || asked.Release != want.Release || asked.Arch != want.Arch || asked.Text != want.Text {
+	want := Kernel{BuildID: id, Release: "6.18", Arch: "x86_64", Reference: symbol.Reference{Name: "_text", Addr: 0xffffffff91000000}}
+	if asked.Addrs != nil || asked.BuildID != want.BuildID || asked.Release != want.Release || asked.Arch != want.Arch || asked.Reference != want.Reference {
 		t.Errorf("asked for %+v", asked)
 	}
 }

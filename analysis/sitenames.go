@@ -131,16 +131,13 @@ func (c *collector) siteFrame(s *site) profile.FrameID {
 // kernelFrame is the frame of an address of the kernel that was not in a
 // symbol that the kernel added while it ran.
 func (c *collector) kernelFrame(s *site) profile.FrameID {
-	k := &c.s.kernel
 	p := frameSource{addr: s.addr, sym: noSymbol, kernel: true,
 		mapping: c.sites.kernelMaps.list[s.context&^kernelContext]}
-	if k.table != nil {
-		if sym, ok := k.table.Lookup(s.addr - k.shift); ok {
-			if c.kernel != nil && c.kernel[sym] != 0 {
-				return c.kernel[sym] - 1
-			}
-			p.sym, p.addr = sym, s.addr-k.shift
+	if sym, addr, ok := c.s.kernel.lookup(s.addr); ok {
+		if c.kernel != nil && c.kernel[sym] != 0 {
+			return c.kernel[sym] - 1
 		}
+		p.sym, p.addr = sym, addr
 	}
 	return c.frameOf(p, s.addr)
 }

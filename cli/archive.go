@@ -14,7 +14,6 @@ import (
 	"github.com/gantry-tools/gantry/analysis"
 	"github.com/gantry-tools/gantry/analysis/archive"
 	"github.com/gantry-tools/gantry/analysis/binfile"
-	"github.com/gantry-tools/gantry/analysis/symbol"
 	"github.com/gantry-tools/gantry/internal/hint"
 	"github.com/gantry-tools/gantry/perf/perfdata"
 )
@@ -114,7 +113,7 @@ func (f *archiveFlags) pack(e *env, out io.Writer, recording io.Reader, r *perfd
 		return fmt.Errorf("%s: %w", f.input, err)
 	}
 	if len(sources.kallsyms) > 0 {
-		if err := w.Kallsyms(bytes.NewReader(sources.kallsyms)); err != nil {
+		if err := w.Kallsyms(bytes.NewReader(sources.kallsyms), archivedKernel(sources.recorded)); err != nil {
 			return err
 		}
 	}
@@ -191,7 +190,7 @@ func openArchive(e *env, input string, symbols symbolFlags) (_ *perfdata.Reader,
 // addNamed adds to what an archive has the places that flags name.
 func (s *symbolSources) addNamed(e *env, f symbolFlags) (err error) {
 	if f.kallsyms != "" {
-		if s.named, err = s.readKallsymsFile(f.kallsyms, nil); err != nil {
+		if s.named, err = s.readKallsymsFile(f.kallsyms); err != nil {
 			return named("--kallsyms", err, "give a copy of /proc/kallsyms, read as root on the recorded machine")
 		}
 	}
@@ -203,17 +202,4 @@ func (s *symbolSources) addNamed(e *env, f symbolFlags) (err error) {
 		s.openers = append(s.openers, &binfile.Store{Store: s.store})
 	}
 	return s.addDebuginfod(e, f.debuginfod)
-}
-
-// archivedKallsyms are the kernel's symbols in the archive.
-func (s *symbolSources) archivedKallsyms() (*symbol.Kallsyms, error) {
-	text, err := s.archive.Kallsyms()
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, hint.Wrap(errors.New("the archive has no symbols of the kernel"),
-			"give the recorded machine's /proc/kallsyms with --kallsyms FILE")
-	}
-	if err != nil {
-		return nil, err
-	}
-	return symbol.ReadKallsyms(bytes.NewReader(text))
 }

@@ -52,11 +52,19 @@ const (
 // formatVersion changes when an old reader would make another report.
 const formatVersion = 1
 
+// Kernel is what a recording tells of the kernel whose symbols are packed.
+type Kernel struct {
+	BuildID buildid.ID `json:"build_id,omitzero"`
+	Release string     `json:"release,omitempty"`
+	Arch    string     `json:"arch,omitempty"`
+}
+
 // manifest is gantry.json.
 type manifest struct {
 	Version int `json:"version"`
 	// Openers is how many there were; answers count them from 0.
 	Openers int     `json:"openers"`
+	Kernel  *Kernel `json:"kernel,omitempty"`
 	Answers answers `json:"answers"`
 }
 

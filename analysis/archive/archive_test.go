@@ -150,7 +150,8 @@ func TestRoundTrip(t *testing.T) {
 			}
 		}
 	}
-	if err := w.Kallsyms(strings.NewReader("0 T _text\n")); err != nil {
+	of := Kernel{Release: "6.18", Arch: "x86_64"}
+	if err := w.Kallsyms(strings.NewReader("0 T _text\n"), of); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Close(); err != nil {
@@ -177,6 +178,9 @@ func TestRoundTrip(t *testing.T) {
 	// By its id alone, at a path that no report asked for.
 	if f, size, err := got[0].Open(symbol.Ref{BuildID: other, Path: "/elsewhere"}); content(t, f, size, err) != string(testutil.TinyELF("idofother", "right")) {
 		t.Errorf("by id alone: %v", err)
+	}
+	if k := a.Kernel(); k != of {
+		t.Errorf("symbols of kernel %+v, want %+v", k, of)
 	}
 	if b, err := a.Kallsyms(); err != nil || string(b) != "0 T _text\n" {
 		t.Errorf("%q, %v", b, err)

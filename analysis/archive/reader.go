@@ -42,6 +42,7 @@ type Archive struct {
 	answers map[question]string
 	byID    map[question]string // by kind and build-id alone
 	vdso    buildid.ID
+	kernel  Kernel
 }
 
 // Open reads the table of the archive in r, which has size bytes and must stay
@@ -83,7 +84,9 @@ func (a *Archive) readManifest() error {
 	case m.Openers < 0 || m.Openers > maxOpeners:
 		return fmt.Errorf("%s: %d openers: %w", manifestName, m.Openers, ErrTooLarge)
 	}
-	a.openers = m.Openers
+	if a.openers = m.Openers; m.Kernel != nil {
+		a.kernel = *m.Kernel
+	}
 	a.answers = make(map[question]string, len(m.Answers))
 	a.byID = make(map[question]string)
 	for _, x := range m.Answers {
@@ -172,6 +175,10 @@ func (a *Archive) Recording() (*os.File, int64, error) {
 // Kallsyms is the text of the recorded kernel's symbols. The error is
 // fs.ErrNotExist if they were not there when the archive was made.
 func (a *Archive) Kallsyms() ([]byte, error) { return a.read(kallsymsName, maxKallsyms) }
+
+// Kernel is the kernel whose symbols are those of Kallsyms; zero if the archive
+// does not tell.
+func (a *Archive) Kernel() Kernel { return a.kernel }
 
 // VDSO is the build-id of what was mapped as "[vdso]", the first one if there are
 // several; zero if the archive has none.

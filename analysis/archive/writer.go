@@ -61,11 +61,11 @@ func (w *Writer) Recording(r io.Reader) error {
 	return w.pack(recordingName, r)
 }
 
-// Kallsyms packs the text of the kernel's symbols.
-func (w *Writer) Kallsyms(r io.Reader) error {
+// Kallsyms packs the text of the symbols of the kernel of.
+func (w *Writer) Kallsyms(r io.Reader, of Kernel) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.stats.Kallsyms = true
+	w.stats.Kallsyms, w.list.Kernel = true, &of
 	return w.pack(kallsymsName, r)
 }
 

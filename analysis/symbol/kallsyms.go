@@ -44,10 +44,30 @@ const (
 // Any number of goroutines may use it.
 type Kallsyms struct {
 	Table
-	dso  []uint16 // by symbol
-	dsos []string
-	text uint64
-	end  uint64
+	dso              []uint16 // by symbol
+	dsos             []string
+	text, stext, end uint64 // _text, _stext, _etext
+}
+
+// Reference is a symbol of the kernel that a recording gives the address of:
+// perf takes _text or _stext. The zero value is none.
+type Reference struct {
+	Name string
+	Addr uint64
+}
+
+// Shift is how much further the kernel of a recording was loaded than that of
+// k, by an address of the recording: a kernel is loaded elsewhere at each boot.
+// It is not ok if the address of that symbol is not known on both sides.
+func (k *Kallsyms) Shift(r Reference) (shift uint64, ok bool) {
+	own := k.text
+	if r.Name == "_stext" {
+		own = k.stext
+	}
+	if r.Addr == 0 || own == 0 {
+		return 0, false
+	}
+	return r.Addr - own, true
 }
 
 // DSO is the name of what a symbol belongs to: KernelDSO, "[NAME]" of a module,
@@ -55,8 +75,7 @@ type Kallsyms struct {
 func (k *Kallsyms) DSO(sym int32) string { return k.dsos[k.dso[sym]] }
 
 // Text is the address of _text, where the kernel begins; zero if the file did
-// not have it. The kernel is loaded elsewhere at each boot, so that its symbols
-// fit a recording only after adding the difference of both starts.
+// not have it.
 func (k *Kallsyms) Text() uint64 { return k.text }
 
 // Proper reports whether all addresses are between _text and _etext: in the
@@ -70,6 +89,10 @@ func (k *Kallsyms) Proper(addrs []uint64) bool {
 	}
 	return k.text != 0
 }
+
+// InKernel reports whether an address is not below _text and not above _etext,
+// where modules are; what is not known does not count.
+func (k *Kallsyms) InKernel(addr uint64) bool { return addr >= k.text && (k.end == 0 || addr < k.end) }
 
 // ReadKallsyms reads /proc/kallsyms or a copy of it. It returns ErrRestricted,
 // with a hint, if the addresses are hidden; other errors name the line.
@@ -97,7 +120,7 @@ func (p *kallsymsParser) read(r io.Reader) (*Kallsyms, error) {
 	if p.subset != nil {
 		p.names, p.entries = p.subset.names, p.subset.entries()
 	}
-	k := &Kallsyms{dsos: p.dsos, text: p.text, end: p.end}
+	k := &Kallsyms{dsos: p.dsos, text: p.text, stext: p.stext, end: p.end}
 	k.Table, k.dso = buildTable(unsafe.String(unsafe.SliceData(p.names), len(p.names)), p.entries, later, kallsymsPage)
 	return k, nil
 }
@@ -109,6 +132,7 @@ type kallsymsParser struct {
 	dsoByName map[string]uint16
 	dsos      []string
 	text, end uint64 // _text, _etext
+	stext     uint64
 	line      int
 	plain     bool // the lines at hand have no module, and no NUL byte
 	hidden    int  // functions at address zero
@@ -184,6 +208,8 @@ func (p *kallsymsParser) parseLine(line []byte) error {
 	case name[0] != '_' || len(module) > 0:
 	case p.text == 0 && string(name) == "_text":
 		p.text = addr
+	case p.stext == 0 && string(name) == "_stext":
+		p.stext = addr
 	case p.end == 0 && string(name) == "_etext":
 		p.end = addr
 	}
