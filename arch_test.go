@@ -113,7 +113,7 @@ var goStatements = map[string]string{
 	"internal/testutil/fuse_linux.go":   "serves a file system to a test; the cleanup of FUSE ends and awaits it",
 	"internal/linux/procroot/access.go": "runs an operation on files whose file system may never answer; Op.wait waits for it up to a deadline",
 	"capture/realtime.go":               "empties rings into memory while the recorder is held up; ringDrainer.start gives what ends and awaits it",
-	"capture/names.go":                  "asks runtimes for names while the rings are read; names.wait ends and awaits it",
+	"capture/names.go":                  "asks runtimes for names, and listens to them, while the rings are read; names.wait ends and awaits both",
 }
 
 // printers are the packages that may write to the terminal and end the process.

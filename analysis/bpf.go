@@ -116,10 +116,7 @@ func (s *Session) containerThen(l *perfdata.BPFLoader, time uint64) string {
 			task.Namespaces[ns] = inode
 		}
 	}
-	c := s.byCgroup(l.Cgroup)
-	if c == nil && task.Namespaces != (container.Namespaces{}) {
-		c = onlyContainer(s.Containers.ByNamespacesAt(task.Namespaces, task.Time))
-	}
+	c := s.containerOf(&task)
 	d := s.Definitions().Find(container.DefContainer)
 	id, m := s.Containers.Judge(d, &task)
 	text := ""

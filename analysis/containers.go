@@ -18,9 +18,14 @@ const UnknownContainer = "-"
 // it, else of its namespaces. It is nil outside of containers, for one that
 // has no entry in Containers, and if nothing tells: ContainerName knows more.
 func (s *Session) ContainerOf(cgroup uint64, th *timeline.Thread) *container.Container {
-	c := s.byCgroup(cgroup)
-	if c == nil && th != nil {
-		c = s.byNamespaces(th)
+	task := s.task(cgroup, th)
+	return s.containerOf(&task)
+}
+
+func (s *Session) containerOf(task *container.Task) *container.Container {
+	c := s.byCgroup(uint64(task.Cgroup))
+	if c == nil {
+		c = onlyContainer(s.Containers.OfTask(task))
 	}
 	return c
 }
@@ -30,13 +35,6 @@ func (s *Session) byCgroup(id uint64) *container.Container {
 		return nil
 	}
 	return onlyContainer(s.Containers.ByCgroupAt(container.CgroupID(id), s.sinceBoot()))
-}
-
-func (s *Session) byNamespaces(th *timeline.Thread) *container.Container {
-	if ns := namespaces(th.Namespaces()); ns != (container.Namespaces{}) {
-		return onlyContainer(s.Containers.ByNamespacesAt(ns, s.sinceBoot()))
-	}
-	return nil
 }
 
 // sinceBoot is the time of the record that Next gave last, by the clock of the
@@ -60,9 +58,6 @@ func onlyContainer(c *container.Container) *container.Container {
 // id; its identity, for one without a name; "" for a task of the host;
 // UnknownContainer if nothing tells.
 func (s *Session) ContainerName(cgroup uint64, th *timeline.Thread) string {
-	if c := s.ContainerOf(cgroup, th); c != nil {
-		return c.Label()
-	}
 	id := s.IdentityUnder(container.DefContainer, cgroup, th)
 	return id.Text()
 }

@@ -137,7 +137,7 @@ func TestUnnamedContainers(t *testing.T) {
 		l := p.Labels(s.Labels)
 		got[l.PID] = l.Container
 	}
-	want := map[int32]string{11: "pid:21,mnt:22", 12: "pid:31,mnt:32", 13: "", 14: "", 15: "/runs/a", 16: "", 17: "", 18: UnknownContainer}
+	want := map[int32]string{11: "a", 12: "pid:31,mnt:32", 13: "", 14: "", 15: "/runs/a", 16: "", 17: "", 18: UnknownContainer}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}

@@ -3,11 +3,28 @@
 package analysis
 
 import (
+	"cmp"
+	"path"
+	"strings"
+
 	"github.com/gantry-tools/gantry/analysis/profile"
 	"github.com/gantry-tools/gantry/analysis/timeline"
 	"github.com/gantry-tools/gantry/container"
 	"github.com/gantry-tools/gantry/perf"
 )
+
+// cgroupName is the name that the cgroup of a container without a known runtime
+// gives it: the last part of the path that is not systemd's, which may run in the
+// container as well. It is "" if there is none.
+func cgroupName(name string) string {
+	for name != "" {
+		if !hostCgroup(name) {
+			return path.Base(name)
+		}
+		name = name[:max(strings.LastIndexByte(name, '/'), 0)]
+	}
+	return ""
+}
 
 // Definitions are what a container is in this session: the built-in
 // definitions, those of the recording, and those of Options, which win. In a
@@ -49,9 +66,9 @@ func (s *Session) IdentityUnder(name string, cgroup uint64, th *timeline.Thread)
 	id, m := s.Containers.Judge(d, &task)
 	if m == container.Inside {
 		out.ID = d.Text(id)
-		out.Name = s.namesUnder(d).Name(id)
+		out.Name = s.namesUnder(d).Name(id, &task)
 	}
-	switch c := s.ContainerOf(cgroup, th); {
+	switch c := s.containerOf(&task); {
 	case name == container.DefContainer:
 		out.Name = s.containerName(c, m, task.CgroupPath, out.ID)
 	case name == container.DefPod && c != nil && c.Pod != "":
@@ -73,20 +90,22 @@ func (s *Session) IdentitiesUnder(names []string, cgroup uint64, th *timeline.Th
 
 // containerName is the name under the built-in definition "container". Where
 // the recording tells no namespaces, the path of the cgroup has to do.
-func (s *Session) containerName(c *container.Container, m container.Membership, path, id string) string {
+func (s *Session) containerName(c *container.Container, m container.Membership, cgroup, id string) string {
 	switch {
-	case c != nil:
+	case c != nil && (c.Name != "" || c.ID != "" || m != container.Inside):
 		return c.Label()
+	case m == container.Inside && !hostCgroup(cgroup):
+		return container.Printable(cmp.Or(cgroupName(cgroup), id))
 	case m == container.Inside:
 		return container.Printable(id)
 	case m == container.Outside:
 		return ""
-	case path == "":
+	case cgroup == "":
 		return UnknownContainer
-	case hostCgroup(path):
+	case hostCgroup(cgroup):
 		return ""
 	}
-	return container.Printable(path)
+	return container.Printable(cgroup)
 }
 
 func (s *Session) namesUnder(d *container.Definition) *container.Names {
@@ -111,14 +130,30 @@ func (s *Session) task(cgroup uint64, th *timeline.Thread) container.Task {
 		t.Namespaces = s.Containers.Host // the idle task
 	default:
 		t.Namespaces = namespaces(th.Namespaces())
+		t.Lives = s.lives(th)
 	}
 	if ns := &t.Namespaces; ns[container.TimeNS] == 0 {
 		// The kernel's records do not tell it, the first process's entry does.
-		if c := s.Containers.ByNamespaces(*ns); c != nil {
+		if c := s.Containers.OfTask(&t); c != nil {
 			ns[container.TimeNS] = c.Namespaces[container.TimeNS]
 		}
 	}
 	return t
+}
+
+// lives are those of a thread's namespaces, as far as they are its process's.
+func (s *Session) lives(th *timeline.Thread) (out container.Lives) {
+	for n, l := range th.Namespaces() {
+		life := th.Process.Life(n)
+		if life == nil || l.Ino != th.Process.Namespace(n) {
+			continue
+		}
+		out[n].Number = life.Number
+		if life.Born != 0 {
+			out[n].Born = life.Born + s.Containers.BootOffset
+		}
+	}
+	return out
 }
 
 // Inode numbers of the first namespaces of each kind (linux/proc_ns.h,

@@ -39,10 +39,15 @@ type names struct {
 	asked    chan struct{}       // closed when the runtimes have been asked once
 	stop     context.CancelFunc
 	done     chan struct{}
+	// watch is nil without a resolver, or if watchErr says why.
+	watch    *container.StateWatch
+	watchErr error
+	watched  chan struct{} // closed when watch is not read any more
 
 	qmu   sync.Mutex
 	queue []container.Cgroup
-	// dropped: a cgroup came when there were maxQueue in the queue.
+	told  []container.Info // by watch
+	// dropped: a cgroup, or a container, came when there were maxQueue in the queue.
 	dropped bool
 
 	// mu is taken before qmu. It is held while the runtimes are asked, so
@@ -66,7 +71,7 @@ type names struct {
 // by bootOffset nanoseconds.
 func newNames(r *container.Resolver, defs container.Definitions, bootOffset uint64) *names {
 	n := &names{resolver: r, table: new(container.Table), fresh: make(chan struct{}, 1), asked: make(chan struct{}),
-		done: make(chan struct{})}
+		done: make(chan struct{}), watched: make(chan struct{})}
 	if r != nil {
 		r.RememberEnded()
 		n.table = r.Table()
@@ -106,26 +111,64 @@ func (n *names) wake() {
 	}
 }
 
-// take moves the queue into the table; mu is held.
-func (n *names) take() {
+// take moves the queue into the table; mu is held. last says that nothing more
+// comes.
+func (n *names) take(last bool) {
 	n.qmu.Lock()
-	defer n.qmu.Unlock()
 	for _, c := range n.queue {
 		n.table.AddCgroup(c.ID, c.Path)
 	}
 	n.queue = n.queue[:0]
+	told := n.told
+	n.told = nil
 	// A Refresh finds those that are still there.
 	n.table.Full = n.table.Full || n.dropped
+	n.qmu.Unlock()
+	if len(told) == 0 {
+		return
+	}
+	again := n.resolver.Told(told, last)
+	n.qmu.Lock()
+	n.told = append(again, n.told...)
+	n.qmu.Unlock()
 }
 
 // start asks in the background until wait is called.
 func (n *names) start() {
 	var ctx context.Context
 	ctx, n.stop = context.WithCancel(context.Background())
+	if n.resolver != nil {
+		n.watch, n.watchErr = n.resolver.WatchStates()
+	}
+	if n.watch != nil {
+		go n.watchStates()
+	} else {
+		close(n.watched)
+	}
 	go func() {
 		defer close(n.done)
 		n.run(ctx)
 	}()
+}
+
+// watchStates listens to the runtimes, which tell of containers that may be gone
+// when they are asked, until the watch is closed.
+func (n *names) watchStates() {
+	defer close(n.watched)
+	for {
+		list, err := n.watch.Next()
+		if err != nil {
+			return
+		}
+		n.qmu.Lock()
+		if len(n.told)+len(list) <= maxQueue {
+			n.told = append(n.told, list...)
+		} else {
+			n.dropped = true
+		}
+		n.qmu.Unlock()
+		n.wake()
+	}
 }
 
 func (n *names) run(ctx context.Context) {
@@ -176,11 +219,14 @@ func (n *names) refresh(ctx context.Context, last bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	asked := time.Now()
-	n.take()
+	n.take(false)
 	if n.resolver != nil {
 		n.warnings = n.resolver.Refresh(ctx)
+		if n.watchErr != nil {
+			n.warnings = append(n.warnings, container.Warning{Where: "containers that end at once", Err: n.watchErr})
+		}
 	}
-	n.take()
+	n.take(last)
 	if n.view != nil {
 		n.view(n.table, asked, last)
 	}
@@ -192,6 +238,8 @@ func (n *names) wait() *container.Table {
 	n.namespaced.Finish(false) // if the snapshot failed
 	n.stop()
 	<-n.done
+	n.watch.Close()
+	<-n.watched
 	ctx, cancel := context.WithTimeout(context.Background(), lastRefresh)
 	defer cancel()
 	n.refresh(ctx, true)
@@ -213,7 +261,7 @@ func (n *names) section() (section []byte, early bool, err error) {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.take()
+	n.take(false)
 	section, err = n.table.MarshalJSON()
 	return section, false, err
 }
@@ -229,7 +277,7 @@ func (n *names) late() (section []byte, ok bool, err error) {
 		return nil, false, nil
 	}
 	defer n.mu.Unlock()
-	n.take()
+	n.take(false)
 	section, err = n.table.MarshalJSON()
 	return section, true, err
 }
@@ -241,7 +289,7 @@ func (n *names) count(cgroups map[uint64]uint64) int {
 		return n.counted
 	}
 	defer n.mu.Unlock()
-	n.take()
+	n.take(false)
 	n.counted = countContainers(n.table, cgroups)
 	return n.counted
 }

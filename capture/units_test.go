@@ -274,7 +274,7 @@ func TestBounds(t *testing.T) {
 	if len(n.queue) != maxQueue {
 		t.Errorf("%d cgroups wait", len(n.queue))
 	}
-	n.take()
+	n.take(false)
 	if !n.table.Full || len(n.queue) != 0 {
 		t.Errorf("full is %v, %d wait", n.table.Full, len(n.queue))
 	}

@@ -127,7 +127,7 @@ func (n *bpfNames) of(l *perfdata.BPFLoader) *bpfLoader {
 	id, m := n.table.Judge(&n.def, &task)
 	switch m {
 	case container.Inside:
-		out.Container = cmp.Or(n.names.Name(id), n.def.Text(id))
+		out.Container = cmp.Or(n.names.Name(id, &task), n.def.Text(id))
 	case container.Outside:
 		out.Container = hostLabel
 	}

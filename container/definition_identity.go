@@ -19,6 +19,33 @@ type Task struct {
 	// Time is when, in nanoseconds since boot: a container's cgroup may have
 	// been another's before. 0 is now.
 	Time uint64
+	// Lives tell since when the numbers of Namespaces are those of these
+	// namespaces. The zero value is not known.
+	Lives Lives
+}
+
+// Lives are those of a task's namespaces, by kind. Inode numbers are used again,
+// mostly by the next container.
+type Lives [NumNS]Life
+
+// Life is the time in which an inode number is one namespace.
+type Life struct {
+	// Number counts the namespaces that had the number, as far as a recording
+	// tells, from 1; 0 is not known.
+	Number int
+	// Born is a time before its first process was in it, in nanoseconds since
+	// boot.
+	Born uint64
+}
+
+// born is when the latest namespace of a set came to be.
+func (l *Lives) born(s NamespaceSet) (born uint64) {
+	for n := range NumNS {
+		if s.Has(n) {
+			born = max(born, l[n].Born)
+		}
+	}
+	return born
 }
 
 // Identity is what the tasks of one container share under a definition. It is
@@ -31,6 +58,9 @@ type Identity struct {
 	// CgroupPath is its path, "" if cgroups do not count.
 	CgroupPath string
 	Namespaces Namespaces // only those that count
+	// Life counts the pid namespaces that had this number, from 1, where the
+	// pid namespace counts; 0 is not known.
+	Life int
 }
 
 // Membership reports whether a task is in a container.
@@ -73,6 +103,9 @@ func (t *Table) Judge(d *Definition, task *Task) (Identity, Membership) {
 	set := d.Set()
 	id := Identity{Definition: d.Name, Namespaces: task.Namespaces.Only(set)}
 	m := Inside
+	if set.Has(PIDNS) {
+		id.Life = task.Lives[PIDNS].Number
+	}
 	if set != 0 {
 		m = task.Namespaces.judge(&t.Host, set)
 	}
@@ -144,13 +177,17 @@ func (t *Table) runtimeCgroup(task *Task) *Container {
 
 // Text is an identity under d, as reports show it and ParseIdentity reads it:
 // "net:4026532567,ipc:4026532568", in the order of the definition, and with
-// "cgroup:/path" at the end where the cgroup counts. It is not cleaned for
-// printing.
+// "cgroup:/path" at the end where the cgroup counts. The second pid namespace
+// that has a number is "pid:4026532569#2". It is not cleaned for printing.
 func (d *Definition) Text(id Identity) string {
 	var b strings.Builder
 	for _, n := range d.Namespaces {
-		if id.Namespaces[n] != 0 {
-			fmt.Fprintf(&b, "%s%s:%d", comma(&b), n, id.Namespaces[n])
+		if id.Namespaces[n] == 0 {
+			continue
+		}
+		fmt.Fprintf(&b, "%s%s:%d", comma(&b), n, id.Namespaces[n])
+		if n == PIDNS && id.Life > 1 {
+			fmt.Fprintf(&b, "#%d", id.Life)
 		}
 	}
 	switch {
@@ -198,11 +235,17 @@ func ParseIdentity(text string) (Identity, error) {
 func (id *Identity) parse(part string) bool {
 	name, number, _ := strings.Cut(part, ":")
 	number, isID := strings.CutPrefix(number, "#")
+	number, life, hasLife := strings.Cut(number, "#")
 	ino, err := strconv.ParseUint(number, 10, 64)
 	if err != nil || ino == 0 {
 		return false
 	}
 	n, ok := ParseNamespace(name)
+	if hasLife {
+		if id.Life, err = strconv.Atoi(life); err != nil || id.Life < 1 || n != PIDNS || isID {
+			return false
+		}
+	}
 	switch {
 	case isID && n == CgroupNS && ok:
 		id.Cgroup = CgroupID(ino)
@@ -290,7 +333,9 @@ func (s *Selector) Bare() (Definition, bool) {
 }
 
 // Matches reports whether the selector chooses an identity that is not zero: of
-// its definition, if it names one, and with all that its own identity has.
+// its definition, if it names one, and with all that its own identity has. Of a
+// number that several pid namespaces had one after the other, it chooses all
+// unless it says which.
 func (s *Selector) Matches(id *Identity) bool {
 	if s.Definition != "" && s.Definition != id.Definition {
 		return false
@@ -299,6 +344,9 @@ func (s *Selector) Matches(id *Identity) bool {
 		if ino != 0 && ino != id.Namespaces[n] {
 			return false
 		}
+	}
+	if s.Identity.Life != 0 && s.Identity.Life != max(id.Life, 1) {
+		return false
 	}
 	return (s.Identity.Cgroup == 0 || s.Identity.Cgroup == id.Cgroup) &&
 		(s.Identity.CgroupPath == "" || s.Identity.CgroupPath == id.CgroupPath)

@@ -20,6 +20,8 @@ type Candidate struct {
 	Name string
 	// PIDs are its processes, as the host numbers them, in order.
 	PIDs []int
+
+	task Task // one of them
 }
 
 // Find looks at all processes and lists the containers that they are in under
@@ -48,7 +50,7 @@ func (r *Resolver) Find(ctx context.Context, defs Definitions) ([]Candidate, err
 			if found[id] == nil {
 				found[id] = &Candidate{Identity: id}
 			}
-			found[id].PIDs = append(found[id].PIDs, pid)
+			found[id].PIDs, found[id].task = append(found[id].PIDs, pid), task
 		}
 	}
 	if denied > 0 {
@@ -65,7 +67,7 @@ func (r *Resolver) list(found map[Identity]*Candidate, defs Definitions) []Candi
 		start := len(out)
 		for id, f := range found {
 			if id.Definition == d.Name {
-				f.Name = names.Name(id)
+				f.Name = names.Name(id, &f.task)
 				slices.Sort(f.PIDs)
 				out = append(out, *f)
 			}

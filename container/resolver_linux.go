@@ -279,7 +279,7 @@ func (r *Resolver) remember(in *Info) bool {
 		return false
 	}
 	for path := in.cgroup; path != "" && path != "/"; {
-		if id, ok := r.table.ids[path]; ok {
+		if id, ok := r.table.ids[path]; ok && !r.table.reused[path] {
 			in.CgroupPath, in.CgroupID, in.Namespaces = path, id, Namespaces{}
 			return true
 		}

@@ -39,6 +39,8 @@ type Info struct {
 	// cgroup is the container's own cgroup as the runtime noted it: a path,
 	// or the directory wherever the runtime had the tree mounted.
 	cgroup string
+	// seen: cgroup and namespaces are those of the first process when it ran.
+	seen bool
 }
 
 // Bounds of what a source may tell.

@@ -39,6 +39,7 @@ type Table struct {
 	byNS     index[Namespaces] // pid and mnt
 	paths    map[CgroupID]string
 	ids      map[string]CgroupID // of paths, the latest
+	reused   map[string]bool     // paths that several cgroups had
 }
 
 // index finds containers by a key, in the order of StartTime. The key's zero
@@ -158,6 +159,12 @@ func (t *Table) setPath(id CgroupID, path string) {
 		t.paths = make(map[CgroupID]string)
 		t.ids = make(map[string]CgroupID)
 	}
+	if old, ok := t.ids[path]; ok && old != id {
+		if t.reused == nil {
+			t.reused = make(map[string]bool)
+		}
+		t.reused[path] = true
+	}
 	t.paths[id] = path
 	t.ids[path] = id
 }
@@ -275,16 +282,21 @@ func (t *Table) pathUpAt(path string, time uint64) *Container {
 }
 
 // ByNamespaces is the container whose first process has these pid and mount
-// namespaces, or nil. Of several it is the one that started last.
+// namespaces now, or nil. Of several it is the one that started last.
 func (t *Table) ByNamespaces(ns Namespaces) *Container {
-	return t.ByNamespacesAt(ns, ^uint64(0))
+	return t.OfTask(&Task{Namespaces: ns})
 }
 
-// ByNamespacesAt is like ByNamespaces at a time, in nanoseconds since boot: the
-// kernel uses the numbers of namespaces again.
-func (t *Table) ByNamespacesAt(ns Namespaces, time uint64) *Container {
-	if list := t.byNS[nsKey(ns)]; len(list) > 0 {
-		return at(list, time)
+// OfTask is the container that a task is in by its pid and mount namespaces, at
+// the task's time, or nil. Of several that had these numbers it is the one that
+// started last before. A container with a cgroup of its own is not that of a task
+// in another cgroup.
+func (t *Table) OfTask(task *Task) *Container {
+	for _, c := range slices.Backward(t.byNS[nsKey(task.Namespaces)]) {
+		if c.livedIn(task, NamespacesOf(PIDNS, MntNS)) && (task.CgroupPath == "" || c.CgroupPath == "" ||
+			MatchesCgroup(c.CgroupPath, task.CgroupPath)) {
+			return c
+		}
 	}
 	return nil
 }

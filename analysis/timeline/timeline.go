@@ -23,6 +23,10 @@ type Process struct {
 	Serial uint32
 
 	first   []perf.NSLink // what was told first: of threads that have no own
+	forked  uint64        // when, 0 if that was before the recording
+	lives   [kinds]*Life
+	in      [kinds]uint64 // what lives are of
+	counted bool          // among the processes of lives
 	maps    *Maps
 	threads int     // alive or in their Grace
 	alive   *Thread // the last of those that have not exited
@@ -85,7 +89,8 @@ type Timeline struct {
 
 	processes map[int32]*Process
 	threads   map[int32]*Thread
-	recent    [256]*Thread // by the low bits of tid; all are in threads
+	recent    [256]*Thread        // by the low bits of tid; all are in threads
+	lives     map[namespace]*Life // the last of each
 	files     map[File]*File
 	apart     map[string]bool // build-ids that several files have
 	byIndex   []*File
@@ -109,6 +114,7 @@ func New() *Timeline {
 		processes: make(map[int32]*Process),
 		threads:   make(map[int32]*Thread),
 		files:     make(map[File]*File),
+		lives:     make(map[namespace]*Life),
 		cgroups:   make(map[uint64]string),
 	}
 	idle := t.thread(0, 0)
@@ -154,6 +160,7 @@ func (p *Process) enter(th *Thread) {
 		th.before.after = th
 	}
 	p.alive = th
+	p.enterLives()
 }
 
 // leave is for one that has exited.
@@ -167,6 +174,9 @@ func (p *Process) leave(th *Thread) {
 		th.before.after = th.after
 	}
 	th.before, th.after = nil, nil
+	if p.alive == nil {
+		p.leaveLives()
+	}
 }
 
 func unnamed(tid int32) string { return fmt.Sprintf(":%d", tid) }
@@ -204,7 +214,7 @@ func (t *Timeline) Apply(rec perf.Record, time uint64) {
 	status := perf.MiscOf(rec)&perf.MiscStatusOnly != 0
 	switch r := rec.(type) {
 	case *perf.Fork:
-		t.fork(r, status)
+		t.fork(r, status, time)
 	case *perf.Exit:
 		t.exit(r, time)
 	case *perf.Comm:
@@ -214,7 +224,7 @@ func (t *Timeline) Apply(rec perf.Record, time uint64) {
 	case *perf.Mmap2:
 		t.mmap2(r)
 	case *perf.Namespaces:
-		t.namespaces(r)
+		t.namespaces(r, status)
 	case *perf.Cgroup:
 		t.cgroups[r.ID] = r.Path
 	case *perf.Ksymbol:
@@ -226,9 +236,12 @@ func (t *Timeline) Apply(rec perf.Record, time uint64) {
 
 // namespaces takes those of a thread for the process's if it is the first one:
 // mappings are looked up by process.
-func (t *Timeline) namespaces(r *perf.Namespaces) {
+func (t *Timeline) namespaces(r *perf.Namespaces, status bool) {
 	th := t.Thread(r.PID, r.TID)
 	p := th.Process
+	if r.PID == r.TID || p.first == nil {
+		t.live(p, r.Links, status)
+	}
 	if p.first == nil {
 		p.first = r.Links
 		p.Serial = t.nextSerial()
@@ -250,7 +263,7 @@ func isDescribed(known, links []perf.NSLink) bool {
 		slices.EqualFunc(known[:len(links)], links, func(a, b perf.NSLink) bool { return a.Ino == b.Ino })
 }
 
-func (t *Timeline) fork(r *perf.Fork, status bool) {
+func (t *Timeline) fork(r *perf.Fork, status bool, time uint64) {
 	if old := t.threads[r.TID]; old != nil && old.Process.PID == r.PID && status {
 		return
 	}
@@ -276,6 +289,7 @@ func (t *Timeline) fork(r *perf.Fork, status bool) {
 		t.share(th.Process, parent.Process)
 		ns := parent.Namespaces()
 		th.Process.Namespaces, th.Process.first, th.Process.Serial = ns, ns, t.nextSerial()
+		th.Process.inheritLives(parent.Process, time)
 	}
 }
 
@@ -369,6 +383,7 @@ func (t *Timeline) forget(p *Process) {
 		return
 	}
 	t.release(p.maps)
+	p.leaveLives()
 	p.gone = true
 	delete(t.processes, p.PID)
 	if th := t.threads[p.PID]; th != nil && th.Process == p {

@@ -423,3 +423,58 @@ func TestCopiedMappingsAreBounded(t *testing.T) {
 		t.Errorf("%d were not copied, want 1", l.Uncopied)
 	}
 }
+
+func inPIDNS(pid int32, ino uint64) *perf.Namespaces {
+	links := make([]perf.NSLink, 7)
+	links[perf.NSPID].Ino = ino
+	return &perf.Namespaces{PID: pid, TID: pid, Links: links}
+}
+
+// TestLives: a pid namespace whose last process has ended is another one when
+// its number comes again.
+func TestLives(t *testing.T) {
+	const host, ns = 100, 200
+	l := newLog()
+	status := inPIDNS(1, host)
+	status.Misc = perf.MiscStatusOnly
+	l.do(comm(1, 1, "init"), status)
+	life := func(pid int32) Life {
+		t.Helper()
+		p := l.Process(pid)
+		if p == nil || p.Life(perf.NSPID) == nil {
+			t.Fatalf("pid %d has no life", pid)
+		}
+		return *p.Life(perf.NSPID)
+	}
+	check := func(pid int32, number int, born uint64) {
+		t.Helper()
+		if got := life(pid); got.Number != number || got.Born != born {
+			t.Errorf("pid %d: life %d, born %d, want %d, %d", pid, got.Number, got.Born, number, born)
+		}
+	}
+	check(1, 1, 0)
+	l.do(fork(10, 1, 10, 1), inPIDNS(10, ns))
+	born := l.now - 1 // of the fork
+	check(10, 1, born)
+	l.do(fork(11, 10, 11, 10), inPIDNS(11, ns), fork(11, 11, 12, 11)) // a child, and a thread of it
+	check(11, 1, born)
+	l.do(exitOf(10, 10), exitOf(11, 11)) // the thread still runs
+	l.do(fork(13, 1, 13, 1), inPIDNS(13, ns))
+	check(13, 1, born) // came in from outside, as runc exec does
+	l.do(exitOf(13, 13), exitOf(11, 12))
+	check(11, 1, born) // it is remembered for its late samples
+	l.do(fork(20, 1, 20, 1), inPIDNS(20, ns))
+	check(20, 2, l.now-1)
+	check(11, 1, born)
+	check(1, 1, 0)
+	// Its number is another process's, without an EXIT record.
+	l.do(fork(20, 1, 20, 1), inPIDNS(20, ns))
+	check(20, 3, l.now-1)
+	// An exec by a thread that is not the first ends the others.
+	l.do(fork(20, 20, 21, 20), exitOf(20, 20), exec(20, "x"), exitOf(20, 20))
+	l.do(fork(30, 1, 30, 1), inPIDNS(30, ns))
+	check(30, 4, l.now-1)
+	if l.Process(99) != nil || l.Thread(50, 50).Process.Life(perf.NSPID) != nil {
+		t.Error("a process of which nothing tells has a life")
+	}
+}

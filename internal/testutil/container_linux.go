@@ -48,6 +48,9 @@ type ContainerSpec struct {
 	// CgroupPath is where the container lives below a unique cgroup of this
 	// test, such as "/docker/HEX"; default that unique cgroup itself.
 	CgroupPath string
+	// SameCgroup has RunContainer use one path for all containers of a test
+	// that run one after the other.
+	SameCgroup bool
 	// Namespaces are the OCI names; default pid, mount, ipc, uts, network and
 	// cgroup. With "user", uid 0 inside is UserNSBase outside.
 	Namespaces []string
@@ -139,13 +142,16 @@ func CreateContainer(t testing.TB, spec ContainerSpec) *Container {
 }
 
 // RunContainer makes a container and runs it to its end, at the cost of one call
-// of the runtime. Its bundle stays until the test ends.
-func RunContainer(t testing.TB, spec ContainerSpec) {
+// of the runtime, and returns its id. Its bundle stays until the test ends.
+func RunContainer(t testing.TB, spec ContainerSpec) (id string) {
 	t.Helper()
 	spec.setDefaults()
 	c := &Container{ID: spec.ID, runtime: newRuntime(t, &spec), spec: spec}
 	c.makeBundle(t)
 	unique := "/" + uniqueName()
+	if spec.SameCgroup {
+		unique = "/" + ownPrefix() + "same"
+	}
 	c.CgroupPath = unique + spec.CgroupPath
 	t.Cleanup(func() { removeCgroups(t, unique) })
 	c.writeConfig(t)
@@ -153,6 +159,7 @@ func RunContainer(t testing.TB, spec ContainerSpec) {
 		c.delete(t)
 		t.Fatal(err)
 	}
+	return c.ID
 }
 
 func (s *ContainerSpec) setDefaults() {
