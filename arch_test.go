@@ -110,6 +110,7 @@ var goStatements = map[string]string{
 	"capture/binaries/collector.go":     "copies binaries while the rings are read; Collector.Wait ends and awaits it",
 	"capture/binaries/jit.go":           "keeps perf maps while the rings are read; Collector.Wait ends and awaits it",
 	"capture/bpf.go":                    "reads BPF programs as they are loaded; bpfWatch.wait ends and awaits it",
+	"internal/linux/bpf/tasks/tasks.go": "reads an iterator, which a process may hold up; worker.Read waits for it up to a deadline, and a signal to kill ends it",
 	"internal/testutil/fuse_linux.go":   "serves a file system to a test; the cleanup of FUSE ends and awaits it",
 	"internal/linux/procroot/access.go": "runs an operation on files whose file system may never answer; Op.wait waits for it up to a deadline",
 	"capture/realtime.go":               "empties rings into memory while the recorder is held up; ringDrainer.start gives what ends and awaits it",

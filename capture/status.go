@@ -83,6 +83,10 @@ func (r *Recorder) writeTasks(ctx context.Context, s *snapshot.Synthesizer, scop
 	res, err := s.Tasks(ctx, r.source, scope)
 	r.mappings.EndSnapshot()
 	r.snapshot = res
+	if len(res.HeldUp) > 0 {
+		r.result.note("what %d processes have mapped is not known, such as pid %d: they hold their memory locked, as one "+
+			"does that waits for a file system", len(res.HeldUp), res.HeldUp[0])
+	}
 	// One process may be denied: the first, which some machines hide. It is the
 	// host itself.
 	whole := scope.All && !r.blind() && err == nil && res.Denied <= 1 && res.Unreadable == 0

@@ -35,7 +35,8 @@ type annotated struct {
 func annotateJSON(t *testing.T, args ...string) annotated {
 	t.Helper()
 	var out, stderr strings.Builder
-	if status := Main(strings.NewReader(""), &out, &stderr, append([]string{"annotate", "--format", "json"}, args...)); status != 0 {
+	if status := Main(strings.NewReader(""), &out, &stderr,
+		append([]string{"annotate", "--format", "json"}, args...)); status != 0 {
 		t.Fatalf("status %d: %s", status, stderr.String())
 	}
 	var a annotated

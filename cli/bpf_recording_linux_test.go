@@ -83,7 +83,8 @@ COMM pid=5 tid=5 "later" @pid=5 @tid=5 @time=3000
 }
 
 func TestBPFLogStream(t *testing.T) {
-	path := bpfText(t, "perfdata little pipe\nfeature GANTRY "+`"{\"version\":1,\"host_namespaces\":{\"pid\":1,\"mnt\":2}}"`+"\n"+bpfTestEvent+
+	path := bpfText(t, "perfdata little pipe\nfeature GANTRY "+
+		`"{\"version\":1,\"host_namespaces\":{\"pid\":1,\"mnt\":2}}"`+"\n"+bpfTestEvent+
 		"BPF_EVENT type=prog_load id=7 tag=0000000000000007 @pid=1 @tid=1 @time=2000\n"+
 		"BPF_EVENT type=prog_unload id=7 tag=0000000000000007 @pid=1 @tid=1 @time=5000\n")
 	out, errs := runBPF(t, "log", "-i", path)
@@ -97,7 +98,8 @@ func TestBPFLogType(t *testing.T) {
 	path := bpfText(t, "perfdata little\nfeature GANTRY "+
 		`"{\"version\":1,\"bpf\":[{\"id\":5,\"name\":\"big\",\"type\":2,\"loaded\":5,\"missed\":\"too much\"}]}"`+
 		"\nfeature SAMPLE_TIME first=1 last=2\n"+bpfTestEvent+"COMM pid=1 tid=1 \"a\" @pid=1 @tid=1 @time=1\n")
-	if out, errs := runBPF(t, "log", "-i", path); !strings.Contains(out, " kprobe           big  no details: too much") || errs != "" {
+	if out, errs := runBPF(t, "log", "-i", path); !strings.Contains(out,
+		" kprobe           big  no details: too much") || errs != "" {
 		t.Errorf("log:\n%s\n%s", out, errs)
 	}
 }
@@ -140,13 +142,15 @@ func TestBPFDumpBound(t *testing.T) {
 		t.Fatal(err)
 	}
 	var list []bpfDump
-	if err := json.Unmarshal(out.Bytes(), &list); err != nil || len(list) != 2 || len(list[0].Lines)+list[0].LinesLeft != 200_000 {
+	if err := json.Unmarshal(out.Bytes(), &list); err != nil || len(list) != 2 ||
+		len(list[0].Lines)+list[0].LinesLeft != 200_000 {
 		t.Errorf("%d programs: %v", len(list), err)
 	}
 	want := new(bytes.Buffer)
 	out.Reset()
 	short := []recordedBPF{{}, {}}
-	if err := errors.Join(writeBPFDumps(bufio.NewWriter(&out), short), writeJSON(want, []bpfDump{{}, {}})); err != nil || out.String() != want.String() {
+	if err := errors.Join(writeBPFDumps(bufio.NewWriter(&out), short),
+		writeJSON(want, []bpfDump{{}, {}})); err != nil || out.String() != want.String() {
 		t.Errorf("%v: %s, not %s", err, &out, want)
 	}
 }
@@ -160,7 +164,8 @@ func (fullWriter) Write([]byte) (int, error) { return 0, fs.ErrInvalid }
 func TestBPFFollowFull(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	logger := &bpfLogger{f: &bpfLogFlags{formatFlags: formatFlags{format: "text"}}, to: fullWriter{}, ctx: ctx, cancel: cancel, programs: bpfprog.NewProgramTable()}
+	logger := &bpfLogger{f: &bpfLogFlags{formatFlags: formatFlags{format: "text"}}, to: fullWriter{}, ctx: ctx,
+		cancel: cancel, programs: bpfprog.NewProgramTable()}
 	logger.load(1)
 	if ctx.Err() != nil {
 		t.Error("ended without a program")

@@ -70,7 +70,8 @@ func TestAddHostileContainer(t *testing.T) {
 	store := filepath.Join(t.TempDir(), "store")
 	add := func(args ...string) (stdout, stderr string, code int) {
 		var out, errs bytes.Buffer
-		code = Main(strings.NewReader(""), &out, &errs, append([]string{"buildid", "add", "--buildid-dir", store, "--container", c.ID}, args...))
+		code = Main(strings.NewReader(""), &out, &errs,
+			append([]string{"buildid", "add", "--buildid-dir", store, "--container", c.ID}, args...))
 		return out.String(), errs.String(), code
 	}
 	bad := []string{"fifo", "device", "block", "socket", "script", "huge", "empty", "nothing", "../../" + secret}
@@ -92,7 +93,8 @@ func TestAddHostileContainer(t *testing.T) {
 		if name == "script" || name == "empty" {
 			continue // files of the container, as a source file may be
 		}
-		if out, errs, code := add("--source-of", id, "/"+name); code != 1 || out != "" || !strings.HasPrefix(errs, "gantry: ") {
+		if out, errs, code := add("--source-of", id, "/"+name); code != 1 || out != "" ||
+			!strings.HasPrefix(errs, "gantry: ") {
 			t.Errorf("%s for a source file: status %d, stdout %q, stderr %q", name, code, out, errs)
 		}
 	}
@@ -178,7 +180,8 @@ func TestAddFUSE(t *testing.T) {
 func TestOpenInTime(t *testing.T) {
 	answer := make(chan error)
 	waits := opener(func(string) (*os.File, error) { return nil, <-answer })
-	if _, err := openInTime(waits, "/lib.so", time.Millisecond); err == nil || !strings.Contains(err.Error(), "no answer in") {
+	if _, err := openInTime(waits, "/lib.so", time.Millisecond); err == nil ||
+		!strings.Contains(err.Error(), "no answer in") {
 		t.Errorf("%v", err)
 	}
 	answer <- io.EOF

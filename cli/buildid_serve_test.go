@@ -114,7 +114,10 @@ func TestLimitListener(t *testing.T) {
 // made up.
 func TestLoggedStatus(t *testing.T) {
 	var log strings.Builder
-	h := logged(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusTeapot) }), &log)
+	h := logged(http.HandlerFunc(func(w http.ResponseWriter,
+		_ *http.Request) {
+		http.Error(w, "no", http.StatusTeapot)
+	}), &log)
 	r := httptest.NewRequest("GET", "/x", nil)
 	r.URL.Path = "/\x1b[31m"
 	h.ServeHTTP(httptest.NewRecorder(), r)

@@ -35,10 +35,11 @@ func definitionsOf(t *testing.T, byDefault bool, args ...string) (container.Defi
 	t.Helper()
 	var f definitionFlags
 	var defs container.Definitions
-	cmd := &cobra.Command{Use: "x", SilenceErrors: true, SilenceUsage: true, RunE: func(cmd *cobra.Command, _ []string) (err error) {
-		defs, err = f.given(cmd, byDefault)
-		return err
-	}}
+	cmd := &cobra.Command{Use: "x", SilenceErrors: true, SilenceUsage: true,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			defs, err = f.given(cmd, byDefault)
+			return err
+		}}
 	f.register(cmd.Flags())
 	cmd.SetArgs(args)
 	err := cmd.Execute()
@@ -52,7 +53,8 @@ func TestDefinitionFlags(t *testing.T) {
 	}
 	// A flag wins over the configuration.
 	defs, err := definitionsOf(t, false, "--config", file, "--define", "web=uts", "--define", "vm=uts,pid")
-	if err != nil || len(defs) != 3 || defs.Find("web").Rule() != "uts" || defs.Find("vm").Rule() != "uts,pid" || defs.Find("job") == nil {
+	if err != nil || len(defs) != 3 || defs.Find("web").Rule() != "uts" || defs.Find("vm").Rule() != "uts,pid" ||
+		defs.Find("job") == nil {
 		t.Errorf("%v, %v", defs, err)
 	}
 	for _, tt := range []struct {
@@ -60,12 +62,15 @@ func TestDefinitionFlags(t *testing.T) {
 		want string
 		code int
 	}{
-		{[]string{"--define", "web=pid,foo"}, `--define: definition "web=pid,foo", column 9: unknown namespace "foo"`, 2},
-		{[]string{"--define", "web=pid", "--define", "web=net"}, `--define: definition "web=net", column 1: "web" is defined twice`, 2},
+		{[]string{"--define", "web=pid,foo"}, `--define: definition "web=pid,foo", column 9: unknown namespace "foo"`,
+			2},
+		{[]string{"--define", "web=pid", "--define", "web=net"},
+			`--define: definition "web=net", column 1: "web" is defined twice`, 2},
 		{[]string{"--define", "pod=net"}, `--define: definition "pod=net", column 1: "pod" is built in`, 2},
 		{[]string{"--config", ""}, "--config is empty", 2},
 		{[]string{"--config", file + ".no"}, "read configuration: open " + file + ".no: no such file or directory", 1},
-		{[]string{"--config", filepath.Dir(file)}, "read configuration: read " + filepath.Dir(file) + ": is a directory", 1},
+		{[]string{"--config", filepath.Dir(file)},
+			"read configuration: read " + filepath.Dir(file) + ": is a directory", 1},
 		{append(manyDefinitions("a", 60), manyDefinitions("b", 5)...), "", 2},
 	} {
 		defs, err := definitionsOf(t, false, tt.args...)
@@ -74,7 +79,8 @@ func TestDefinitionFlags(t *testing.T) {
 		if errors.As(err, &exit) {
 			code = exit.code
 		}
-		if err == nil || !strings.HasPrefix(err.Error(), tt.want) || code != tt.code || hint.Of(err) == "" || defs != nil {
+		if err == nil || !strings.HasPrefix(err.Error(), tt.want) || code != tt.code || hint.Of(err) == "" ||
+			defs != nil {
 			t.Errorf("%.3q: %v, %v", tt.args, defs, err)
 		}
 	}

@@ -17,10 +17,15 @@ import (
 
 func podList() []containerRow {
 	return []containerRow{
-		{&container.Container{ID: strings.Repeat("ab", 32), Name: "app", Runtime: "containerd", Pod: "shop-6d4cf56db6-x2x9q", PodNamespace: "production",
-			Image: "registry.example.com/team/shop:v3", CgroupPath: "/kubepods.slice/kubepods-burstable.slice/cri-containerd-abab.scope"}, container.StatePaused, 12, nil},
-		{&container.Container{ID: "evil", Name: "a\x1b[31m\nb", Runtime: "runc", CgroupPath: "/x"}, container.StateRunning, 1, nil},
-		{&container.Container{Namespaces: container.Namespaces{container.PIDNS: 4026532001}}, container.StateRunning, 3, nil},
+		{&container.Container{ID: strings.Repeat("ab", 32), Name: "app", Runtime: "containerd",
+			Pod: "shop-6d4cf56db6-x2x9q", PodNamespace: "production",
+			Image:      "registry.example.com/team/shop:v3",
+			CgroupPath: "/kubepods.slice/kubepods-burstable.slice/cri-containerd-abab.scope"}, container.StatePaused,
+			12, nil},
+		{&container.Container{ID: "evil", Name: "a\x1b[31m\nb", Runtime: "runc", CgroupPath: "/x"},
+			container.StateRunning, 1, nil},
+		{&container.Container{Namespaces: container.Namespaces{container.PIDNS: 4026532001}}, container.StateRunning, 3,
+			nil},
 	}
 }
 
@@ -37,14 +42,22 @@ func TestContainersTable(t *testing.T) {
 			`a\x1b[31m\x0ab` + "  evil          runc        running  -       -          -          1\n" +
 			"pid:4026532001  -             -           running  -       -          -          3\n"},
 		{"wide", containersFlags{formatFlags: formatFlags{format: "wide"}}, "" +
-			"NAME            ID            RUNTIME     STATE    POD                    NAMESPACE   IMAGE                              PIDS  CGROUP\n" +
-			"app             abababababab  containerd  paused   shop-6d4cf56db6-x2x9q  production  registry.example.com/team/shop:v3    12  /kubepods.slice/kubepods-burstable.slice/cri-containerd-abab.scope\n" +
+			"NAME            ID            RUNTIME     STATE    POD                    NAMESPACE   IMAGE            " +
+			"                  PIDS  CGROUP\n" +
+			"app             abababababab  containerd  paused   shop-6d4cf56db6-x2x9q  production  " +
+			"registry.example.com/team/shop:v3    12  " +
+			"/kubepods.slice/kubepods-burstable.slice/cri-containerd-abab.scope\n" +
 			`a\x1b[31m\x0ab` + "  evil          runc        running  -                      -           -                                     1  /x\n" +
-			"pid:4026532001  -             -           running  -                      -           -                                     3  -\n"},
-		{"name", containersFlags{formatFlags: formatFlags{format: "name"}}, "shop-6d4cf56db6-x2x9q/app\na\\x1b[31m\\x0ab\npid:4026532001\n"},
-		{"quiet", containersFlags{formatFlags: formatFlags{format: "table"}, quiet: true}, "abababababab\nevil\npid:4026532001\n"},
-		{"quiet, json", containersFlags{formatFlags: formatFlags{format: "json"}, quiet: true}, "[\n  \"" + strings.Repeat("ab", 32) + "\",\n  \"evil\",\n  \"pid:4026532001\"\n]\n"},
-		{"quiet in full", containersFlags{quiet: true, noTrunc: true}, strings.Repeat("ab", 32) + "\nevil\npid:4026532001\n"},
+			"pid:4026532001  -             -           running  -                      -           -                " +
+			"                     3  -\n"},
+		{"name", containersFlags{formatFlags: formatFlags{format: "name"}},
+			"shop-6d4cf56db6-x2x9q/app\na\\x1b[31m\\x0ab\npid:4026532001\n"},
+		{"quiet", containersFlags{formatFlags: formatFlags{format: "table"}, quiet: true},
+			"abababababab\nevil\npid:4026532001\n"},
+		{"quiet, json", containersFlags{formatFlags: formatFlags{format: "json"}, quiet: true},
+			"[\n  \"" + strings.Repeat("ab", 32) + "\",\n  \"evil\",\n  \"pid:4026532001\"\n]\n"},
+		{"quiet in full", containersFlags{quiet: true, noTrunc: true},
+			strings.Repeat("ab", 32) + "\nevil\npid:4026532001\n"},
 	} {
 		var b bytes.Buffer
 		if err := tt.f.write(&b, podList()); err != nil {
@@ -68,8 +81,10 @@ func TestContainersNone(t *testing.T) {
 
 func TestContainersWarnings(t *testing.T) {
 	var b bytes.Buffer
-	warnContainers(&b, []container.Warning{{Where: "docker (/run/docker.sock)", Err: fmt.Errorf("dial: %w", fs.ErrPermission)}, {Where: "x\ny", Err: fs.ErrClosed}})
-	want := "gantry: docker (/run/docker.sock): dial: permission denied\ngantry: x\\x0ay: file already closed\nhint: run as root to see all containers and names\n"
+	warnContainers(&b, []container.Warning{{Where: "docker (/run/docker.sock)",
+		Err: fmt.Errorf("dial: %w", fs.ErrPermission)}, {Where: "x\ny", Err: fs.ErrClosed}})
+	want := "gantry: docker (/run/docker.sock): dial: permission denied\ngantry: x\\x0ay: file already " +
+		"closed\nhint: run as root to see all containers and names\n"
 	if diff := cmp.Diff(want, b.String()); diff != "" {
 		t.Error(diff)
 	}

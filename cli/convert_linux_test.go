@@ -18,7 +18,8 @@ import (
 // them as gantry names those of the recording: by the paths in it.
 func TestConvertedForPerf(t *testing.T) {
 	testutil.Require(t, testutil.Tool("perf"))
-	g := recordGone(t, goneProgram{"sha1", ""}, goneProgram{"sha1", ""}, goneProgram{"none", ""}, goneProgram{"none", ""},
+	g := recordGone(t, goneProgram{"sha1", ""}, goneProgram{"sha1", ""}, goneProgram{"none", ""},
+		goneProgram{"none", ""},
 		goneProgram{"0xfeedfeedfeedfeed", ""}, goneProgram{"0xfeedfeedfeedfeed", ""})
 	out := filepath.Join(g.empty, "for perf.data")
 	gantry(t, "convert", "--compat", "-i", g.data, "-o", out, "--buildid-dir", g.store)
@@ -47,7 +48,8 @@ func TestConvertedForPerf(t *testing.T) {
 	for i := range got {
 		// Of other containers that start meanwhile there may be a stripped runc,
 		// whose functions perf does not know.
-		if got[i] != wanted[i] && !strings.HasSuffix(got[i], "[unknown]") || got[i] != wanted[i] && strings.Contains(wanted[i], "gone_hot") {
+		if got[i] != wanted[i] && !strings.HasSuffix(got[i], "[unknown]") || got[i] != wanted[i] &&
+			strings.Contains(wanted[i], "gone_hot") {
 			t.Fatalf("sample %d: perf has %q, want %q", i, got[i], wanted[i])
 		}
 	}

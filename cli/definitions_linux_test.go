@@ -46,9 +46,11 @@ func startWorkloads(t *testing.T) *workloads {
 	w := &workloads{pod: "shop-" + testutil.RandomHex(8)}
 	start := func(name, pod, fn string, namespaces []string, join map[string]*testutil.Container) *testutil.Container {
 		return testutil.StartContainer(t, testutil.ContainerSpec{
-			Name: name, Files: map[string]string{"/app/server": testutil.SpinProgram(t, fn)}, Args: []string{"/app/server"}, Ready: "ready",
+			Name: name, Files: map[string]string{"/app/server": testutil.SpinProgram(t, fn)},
+			Args: []string{"/app/server"}, Ready: "ready",
 			Namespaces: namespaces, Join: join,
-			Annotations: map[string]string{"io.kubernetes.cri.container-name": name, "io.kubernetes.cri.sandbox-name": pod},
+			Annotations: map[string]string{"io.kubernetes.cri.container-name": name,
+				"io.kubernetes.cri.sandbox-name": pod},
 		})
 	}
 	w.a = start("a", w.pod, aFn, nil, nil)
@@ -92,8 +94,10 @@ func TestDefinitionsSplitARecording(t *testing.T) {
 	w := startWorkloads(t)
 	dir := t.TempDir()
 	file, store := filepath.Join(dir, "perf.data"), filepath.Join(dir, "store")
-	gantry(t, "record", "-q", "-a", "-e", "cpu-clock", "-F", "1000", "--duration", "2s", "-o", file, "--buildid-dir", store,
-		"--define", "six="+strings.Join(six, ","), "--define", "mine=pid;cgroup="+w.a.CgroupPath+";cgroup="+w.edge.CgroupPath)
+	gantry(t, "record", "-q", "-a", "-e", "cpu-clock", "-F", "1000", "--duration", "2s", "-o", file, "--buildid-dir",
+		store,
+		"--define", "six="+strings.Join(six, ","), "--define",
+		"mine=pid;cgroup="+w.a.CgroupPath+";cgroup="+w.edge.CgroupPath)
 
 	// Every sample of each function has the right identities.
 	a, b, edge := w.pod+"/a", w.pod+"/b", w.pod+"-edge/edge"
@@ -108,7 +112,8 @@ func TestDefinitionsSplitARecording(t *testing.T) {
 		t.Error(diff)
 	}
 	// The definitions of a reader, too.
-	got = splits(t, file, store, []string{"net-only", "no-names"}, "--define", "net-only=net", "--define", "no-names=mnt,uts")
+	got = splits(t, file, store, []string{"net-only", "no-names"}, "--define", "net-only=net", "--define",
+		"no-names=mnt,uts")
 	want = map[string][]string{hostFn: {"[host]", "[host]"}, aFn: {w.pod, a}, bFn: {w.pod, b}, edgeFn: {"[host]", edge}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -123,19 +128,23 @@ func (w *workloads) checkPerf(t *testing.T) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "perf.data")
 	cmd := func() *exec.Cmd {
-		return exec.Command("perf", "record", "-q", "-a", "--namespaces", "--all-cgroups", "-e", "cpu-clock", "-F", "1000", "-o", file, "--", "sleep", "2")
+		return exec.Command("perf", "record", "-q", "-a", "--namespaces", "--all-cgroups", "-e", "cpu-clock", "-F",
+			"1000", "-o", file, "--", "sleep", "2")
 	}
 	if _, stderr, err := testutil.RunPerf(t, cmd); err != nil {
 		t.Fatalf("%v\n%s", err, stderr)
 	}
 	pod := identity(t, w.a, "net", "ipc")
 	got := splits(t, file, t.TempDir(), []string{"container", "pod", "six", "mine"},
-		"--define", "six="+strings.Join(six, ","), "--define", "mine=pid;cgroup="+w.a.CgroupPath+";cgroup="+w.edge.CgroupPath)
+		"--define", "six="+strings.Join(six, ","), "--define",
+		"mine=pid;cgroup="+w.a.CgroupPath+";cgroup="+w.edge.CgroupPath)
 	want := map[string][]string{
 		hostFn: {"[host]", "[host]", "[host]", "[host]"},
-		aFn:    {identity(t, w.a, "pid", "mnt"), pod, identity(t, w.a, six...), identity(t, w.a, "pid") + ",cgroup:" + w.a.CgroupPath},
-		bFn:    {identity(t, w.b, "pid", "mnt"), pod, identity(t, w.b, six...), "[host]"},
-		edgeFn: {identity(t, w.edge, "pid", "mnt"), "[host]", "[host]", identity(t, w.edge, "pid") + ",cgroup:" + w.edge.CgroupPath},
+		aFn: {identity(t, w.a, "pid", "mnt"), pod, identity(t, w.a, six...),
+			identity(t, w.a, "pid") + ",cgroup:" + w.a.CgroupPath},
+		bFn: {identity(t, w.b, "pid", "mnt"), pod, identity(t, w.b, six...), "[host]"},
+		edgeFn: {identity(t, w.edge, "pid", "mnt"), "[host]", "[host]",
+			identity(t, w.edge, "pid") + ",cgroup:" + w.edge.CgroupPath},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("recording of perf: %s", diff)
@@ -160,7 +169,8 @@ func (w *workloads) checkSelectors(t *testing.T, file, store string) {
 		{"mine:" + identity(t, w.a, "pid") + ",cgroup:" + w.a.CgroupPath, []string{aFn}},
 		{w.pod + "-edge", []string{edgeFn}},
 	} {
-		out := gantry(t, "report", "-i", file, "--buildid-dir", store, "--sort", "sym", "--format", "json", "--container", tt.selector)
+		out := gantry(t, "report", "-i", file, "--buildid-dir", store, "--sort", "sym", "--format", "json",
+			"--container", tt.selector)
 		var got []string
 		for _, r := range reportRows(t, out) {
 			if fn := r.Keys["sym"].(string); slices.Contains([]string{hostFn, aFn, bFn, edgeFn}, fn) {
@@ -195,7 +205,8 @@ func reportRows(t *testing.T, out string) []reportRow {
 // Of each function all samples must be in one container.
 func splits(t *testing.T, file, store string, defs []string, args ...string) map[string][]string {
 	t.Helper()
-	args = append([]string{"report", "-i", file, "--buildid-dir", store, "--format", "json", "--sort", "sym," + strings.Join(defs, ",")}, args...)
+	args = append([]string{"report", "-i", file, "--buildid-dir", store, "--format", "json", "--sort",
+		"sym," + strings.Join(defs, ",")}, args...)
 	got := make(map[string][]string)
 	for _, r := range reportRows(t, gantry(t, args...)) {
 		fn := r.Keys["sym"].(string)
@@ -286,11 +297,13 @@ func TestDefinitionsFollowTasks(t *testing.T) {
 	testutil.Require(t, testutil.Root, testutil.PerfEvents, testutil.Tool("gcc"))
 	prog := testutil.CompileC(t, movingSource, "-static", "-pthread")
 	file := filepath.Join(t.TempDir(), "perf.data")
-	gantry(t, "record", "-q", "-e", "cpu-clock", "-F", "1000", "-o", file, "--no-buildid-cache", "--define", "two=uts,ipc", "--define", "one=net", "--", prog)
+	gantry(t, "record", "-q", "-e", "cpu-clock", "-F", "1000", "-o", file, "--no-buildid-cache", "--define",
+		"two=uts,ipc", "--define", "one=net", "--", prog)
 	rows := reportRows(t, gantry(t, "report", "-i", file, "--format", "json", "--sort", "sym,two,one"))
 	var s struct{ two, one []string }
 	for fn, want := range map[string][2]bool{
-		"before_hot": {}, "after_hot": {true, false}, "child_hot": {true, false}, "thread_hot": {true, true}, "beside_hot": {true, false},
+		"before_hot": {}, "after_hot": {true, false}, "child_hot": {true, false}, "thread_hot": {true, true},
+		"beside_hot": {true, false},
 	} {
 		n := 0
 		for _, r := range rows {

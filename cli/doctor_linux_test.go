@@ -16,15 +16,20 @@ import (
 // sick is a machine on which one check of each kind goes wrong.
 func sick() *diagnosis {
 	d := &diagnosis{Version: 1, Kernel: "6.1.0", Arch: "amd64", CPUs: 4,
-		Privilege: probe.Privilege{UID: 1000, Paranoid: 2, Seccomp: "off", Lockdown: "integrity", LSMs: []string{"apparmor"}}}
+		Privilege: probe.Privilege{UID: 1000, Paranoid: 2, Seccomp: "off", Lockdown: "integrity",
+			LSMs: []string{"apparmor"}}}
 	for _, r := range []probe.Result{
-		{Check: probe.HardwarePMU, Answer: probe.No, Observed: "no cycles", Layer: probe.Hardware, Hint: "none needed", Effort: probe.EffortNone},
-		{Check: probe.CPUWide, Answer: probe.No, Observed: "paranoid is 2", Layer: probe.Paranoid, Hint: "x", Effort: probe.EffortProcess,
-			Needs: []sys.Capability{sys.CapPerfmon}, Instead: "sysctl kernel.perf_event_paranoid=0"},
-		{Check: probe.KernelSymbols, Answer: probe.No, Observed: "addresses are hidden", Layer: probe.Capability, Hint: "y", Effort: probe.EffortProcess,
+		{Check: probe.HardwarePMU, Answer: probe.No, Observed: "no cycles", Layer: probe.Hardware, Hint: "none needed",
+			Effort: probe.EffortNone},
+		{Check: probe.CPUWide, Answer: probe.No, Observed: "paranoid is 2", Layer: probe.Paranoid, Hint: "x",
+			Effort: probe.EffortProcess,
+			Needs:  []sys.Capability{sys.CapPerfmon}, Instead: "sysctl kernel.perf_event_paranoid=0"},
+		{Check: probe.KernelSymbols, Answer: probe.No, Observed: "addresses are hidden", Layer: probe.Capability,
+			Hint: "y", Effort: probe.EffortProcess,
 			Needs: []sys.Capability{sys.CapSyslog}},
 		{Check: probe.Rings, Answer: probe.Unknown, Observed: "mmap: input/output error", Err: errors.New("x")},
-		{Check: probe.OwnUser, Answer: probe.Yes, Observed: "samples of own programs, and a text that is too long for its column"},
+		{Check: probe.OwnUser, Answer: probe.Yes,
+			Observed: "samples of own programs, and a text that is too long for its column"},
 	} {
 		d.Checks = append(d.Checks, judge(r, needed(r.Check)))
 	}
@@ -103,7 +108,8 @@ func TestDoctorColor(t *testing.T) {
 	if err := sick().writeText(&b, true); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"\x1b[31mfail     \x1b[0m", "\x1b[32mok       \x1b[0m", "\x1b[33mwarn     \x1b[0m", "\x1b[33munknown  \x1b[0m"} {
+	for _, want := range []string{"\x1b[31mfail     \x1b[0m", "\x1b[32mok       \x1b[0m", "\x1b[33mwarn     \x1b[0m",
+		"\x1b[33munknown  \x1b[0m"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q", want)
 		}
@@ -126,7 +132,8 @@ func TestDoctorJSON(t *testing.T) {
 	if err := json.Unmarshal([]byte(b.String()), &got); err != nil {
 		t.Fatal(err)
 	}
-	if got.OK == nil || len(got.Checks) != 5 || got.Checks[1].Layer != "paranoid" || got.Checks[3].Answer != "unknown" || got.Checks[4].State != "ok" {
+	if got.OK == nil || len(got.Checks) != 5 || got.Checks[1].Layer != "paranoid" ||
+		got.Checks[3].Answer != "unknown" || got.Checks[4].State != "ok" {
 		t.Errorf("got %+v\nof %s", got, b.String())
 	}
 }

@@ -18,10 +18,11 @@ type snapshotNote struct {
 			Method string `json:"method"`
 			Why    string `json:"why"`
 		} `json:"refused"`
-		Processes int `json:"processes"`
-		Mappings  int `json:"mappings"`
-		Missed    int `json:"missed"`
-		Dropped   int `json:"unheeded"`
+		Processes int     `json:"processes"`
+		Mappings  int     `json:"mappings"`
+		Missed    int     `json:"missed"`
+		Dropped   int     `json:"unheeded"`
+		HeldUp    []int32 `json:"held_up"`
 	} `json:"snapshot"`
 }
 
@@ -42,6 +43,10 @@ func explainSnapshot(stderr io.Writer, name string, gantry []byte, verbose bool)
 			"heeded: functions of some may have no names\n",
 			name, plural(s.Dropped, "event was", "events were"))
 	}
+	if len(s.HeldUp) > 0 {
+		fmt.Fprintf(stderr, "gantry: %s: what %s had mapped is not known, for it held its memory locked (%s): its "+
+			"functions may have no names\n", name, plural(len(s.HeldUp), "process", "processes"), pidList(s.HeldUp))
+	}
 	if !verbose {
 		return
 	}
@@ -51,4 +56,22 @@ func explainSnapshot(stderr io.Writer, name string, gantry []byte, verbose bool)
 	for _, r := range s.Refused {
 		fmt.Fprintf(stderr, "gantry: %s: not by %s: %s\n", name, profile.Printable(r.Method), profile.Printable(r.Why))
 	}
+}
+
+// maxPIDs bounds how many processes a message names.
+const maxPIDs = 8
+
+// pidList is "pid 7, 8, ...".
+func pidList(pids []int32) string {
+	text := "pid"
+	for i, pid := range pids {
+		if i == maxPIDs {
+			return text + ", ..."
+		}
+		if i > 0 {
+			text += ","
+		}
+		text += fmt.Sprintf(" %d", pid)
+	}
+	return text
 }

@@ -21,7 +21,8 @@ func TestWorthNaming(t *testing.T) {
 		failures = append(failures, symbol.Failure{Ref: symbol.Ref{Path: path}})
 	}
 	var got []string
-	for _, f := range worthNaming(failures, map[string]uint64{"/few": 9, "/some": 10, "/most": 500, "/same": 10}, 1000) {
+	for _, f := range worthNaming(failures, map[string]uint64{"/few": 9, "/some": 10, "/most": 500, "/same": 10},
+		1000) {
 		got = append(got, f.Ref.Path)
 	}
 	if diff := cmp.Diff([]string{"/most", "/some", "/same"}, got); diff != "" {

@@ -11,8 +11,10 @@ func TestFormatOf(t *testing.T) {
 		given          bool
 		want           string
 	}{
-		{"-", "text", false, "text"}, {"report", "text", false, "text"}, {"a/flame.SVG", "text", false, "svg"}, {"cpu.pb.gz", "text", false, "pprof"},
-		{"x.json", "json", true, "json"}, {"x", "svg", true, "svg"}, {"dir.svg/x", "text", false, "text"}, {"x.svg", "text", true, ""},
+		{"-", "text", false, "text"}, {"report", "text", false, "text"}, {"a/flame.SVG", "text", false, "svg"},
+		{"cpu.pb.gz", "text", false, "pprof"},
+		{"x.json", "json", true, "json"}, {"x", "svg", true, "svg"}, {"dir.svg/x", "text", false, "text"},
+		{"x.svg", "text", true, ""},
 		{"x.txt", "json", true, ""}, {"x.tar.gz", "text", false, "text"},
 	} {
 		got, err := formatOf(tt.output, tt.format, tt.given, formats)
@@ -28,7 +30,8 @@ func TestFormatOf(t *testing.T) {
 func TestDidYouMean(t *testing.T) {
 	names := []string{"container", "comm", "sym", "srcline"}
 	for word, want := range map[string]string{
-		"contaner": "container", "conatiner": "container", "containers": "container", "con": "container", "src": "srcline", "comn": "comm",
+		"contaner": "container", "conatiner": "container", "containers": "container", "con": "container",
+		"src": "srcline", "comn": "comm",
 		"x": "", "": "", "symmm": "", "nothing": "",
 	} {
 		if want != "" {

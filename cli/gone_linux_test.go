@@ -27,7 +27,8 @@ func stripped(t *testing.T, prog string) (debug string) {
 	t.Helper()
 	debug = filepath.Join(filepath.Dir(prog), "server.debug") // as the link is to say
 	for _, args := range [][]string{
-		{"objcopy", "--only-keep-debug", prog, debug}, {"strip", "--strip-all", prog}, {"objcopy", "--add-gnu-debuglink=" + debug, prog},
+		{"objcopy", "--only-keep-debug", prog, debug}, {"strip", "--strip-all", prog},
+		{"objcopy", "--add-gnu-debuglink=" + debug, prog},
 	} {
 		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %v\n%s", args, err, out)
@@ -52,7 +53,8 @@ type gone struct {
 func (g *gone) logPerf(t *testing.T) {
 	t.Helper()
 	out, stderr, err := testutil.RunPerf(t, func() *exec.Cmd {
-		return exec.Command("perf", "--buildid-dir", g.theirStore, "report", "-i", g.theirs, "--stdio", "--sort", "dso,sym", "--comm", "server")
+		return exec.Command("perf", "--buildid-dir", g.theirStore, "report", "-i", g.theirs, "--stdio", "--sort",
+			"dso,sym", "--comm", "server")
 	})
 	t.Logf("perf's own recording of the same: %v %s\n%s", err, stderr, firstRows(string(out), 2*len(g.hot)))
 }
@@ -61,12 +63,14 @@ func (g *gone) logPerf(t *testing.T) {
 // removes both.
 func recordGone(t *testing.T, programs ...goneProgram) *gone {
 	t.Helper()
-	testutil.Require(t, testutil.Root, testutil.PerfEvents, testutil.CgroupV2, testutil.Tool("runc", "gcc", "objcopy", "strip", "perf"))
+	testutil.Require(t, testutil.Root, testutil.PerfEvents, testutil.CgroupV2,
+		testutil.Tool("runc", "gcc", "objcopy", "strip", "perf"))
 	dir := t.TempDir()
 	g := &gone{filepath.Join(dir, "gone.data"), filepath.Join(dir, "store"), dir, make(map[string]string),
 		filepath.Join(dir, "theirs.data"), filepath.Join(dir, "theirs")}
 	var list []*testutil.Container
-	record := []string{"record", "-e", "cpu-clock:u", "-F", "1000", "--duration", "2s", "--buildid-dir", g.store, "-o", g.data, "-a"}
+	record := []string{"record", "-e", "cpu-clock:u", "-F", "1000", "--duration", "2s", "--buildid-dir", g.store, "-o",
+		g.data, "-a"}
 	for i, p := range programs {
 		name := fmt.Sprintf("gone_hot_%d", i)
 		prog := testutil.CompileC(t, fmt.Sprintf(spinForever, name, i), "-static", "-Wl,--build-id="+p.id)
@@ -96,11 +100,13 @@ func recordGone(t *testing.T, programs ...goneProgram) *gone {
 // own function, whether its program has a build-id, has none, has that of
 // another, or has its symbols elsewhere in the container. So does an archive.
 func TestContainersGone(t *testing.T) {
-	g := recordGone(t, goneProgram{"sha1", ""}, goneProgram{"sha1", ""}, goneProgram{"none", ""}, goneProgram{"none", ""},
+	g := recordGone(t, goneProgram{"sha1", ""}, goneProgram{"sha1", ""}, goneProgram{"none", ""},
+		goneProgram{"none", ""},
 		goneProgram{"0xfeedfeedfeedfeed", ""}, goneProgram{"0xfeedfeedfeedfeed", ""},
 		goneProgram{"0x0123456789abcdef", "/usr/lib/debug/.build-id/01/23456789abcdef.debug"},
 		goneProgram{"sha1", "/app/.debug/server.debug"}, goneProgram{"sha1", "/usr/lib/debug/app/server.debug"})
-	report := []string{"report", "-g", "none", "--no-children", "--sort", "container,sym", "-i", g.data, "--buildid-dir"}
+	report := []string{"report", "-g", "none", "--no-children", "--sort", "container,sym", "-i", g.data,
+		"--buildid-dir"}
 	if out := gantry(t, append(report, g.empty)...); strings.Contains(out, "gone_hot") {
 		t.Fatalf("there are names without a store:\n%s", out)
 	}

@@ -141,11 +141,14 @@ func TestGeneratedCodeInContainer(t *testing.T) {
 	testutil.CheckLeaks(t)
 	program := testutil.CompileC(t, jitSource, "-static")
 	c := testutil.StartContainer(t, testutil.ContainerSpec{
-		Name: "jit", Files: map[string]string{"/app/jit": program}, Args: []string{"/app/jit", "map", "one"}, Ready: "ready",
+		Name: "jit", Files: map[string]string{"/app/jit": program}, Args: []string{"/app/jit", "map", "one"},
+		Ready: "ready",
 	})
 	file := filepath.Join(t.TempDir(), "perf.data")
-	gantry(t, "record", "-q", "--no-buildid-cache", "-e", "cpu-clock", "-F", "499", "--container", c.ID, "--duration", "1s", "-o", file)
-	out := gantry(t, "report", "-i", file, "-g", "none", "--no-children", "--sort", "dso,sym", "--symbol", "LazyCompile*")
+	gantry(t, "record", "-q", "--no-buildid-cache", "-e", "cpu-clock", "-F", "499", "--container", c.ID, "--duration",
+		"1s", "-o", file)
+	out := gantry(t, "report", "-i", file, "-g", "none", "--no-children", "--sort", "dso,sym", "--symbol",
+		"LazyCompile*")
 	if !strings.Contains(out, "[JIT] tid ") || !strings.Contains(out, "[.] LazyCompile:*generated /app/x.js:3") {
 		t.Errorf("%s\n%s", out, gantry(t, "report", "-i", file, "-g", "none", "--no-children", "--sort", "dso,sym"))
 	}
@@ -163,7 +166,8 @@ func TestGeneratedCodeGone(t *testing.T) {
 	var list []*testutil.Container
 	for i, args := range [][]string{{"map"}, {"map", "400"}, {"dump"}, {"dump", "400"}, {"twice"}} {
 		c := testutil.CreateContainer(t, testutil.ContainerSpec{
-			Name: fmt.Sprint(i), Overlay: true, Files: map[string]string{"/app/jit": program}, Args: append([]string{"/app/jit"}, args...), Ready: "sampled",
+			Name: fmt.Sprint(i), Overlay: true, Files: map[string]string{"/app/jit": program},
+			Args: append([]string{"/app/jit"}, args...), Ready: "sampled",
 		})
 		list = append(list, c)
 		record = append(record, "--container", c.ID)
@@ -179,7 +183,8 @@ func TestGeneratedCodeGone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	out := gantry(t, "report", "-i", file, "-g", "none", "--no-children", "--sort", "container,dso,sym", "--buildid-dir", store)
+	out := gantry(t, "report", "-i", file, "-g", "none", "--no-children", "--sort", "container,dso,sym",
+		"--buildid-dir", store)
 	for _, c := range list {
 		for _, name := range []string{"generated /app/x.js:3", "late /app/x.js:9"} {
 			found := regexp.MustCompile(c.ID + ` +\[JIT\] tid \d+ +\[\.\] LazyCompile:\*` + name)
@@ -230,7 +235,8 @@ setInterval(() => { const end = Date.now() + 50; while (Date.now() < end) hotInS
 // TestNodeGone: the functions of a script have their names in a container that
 // is gone, and perf's own recording of it has not.
 func TestNodeGone(t *testing.T) {
-	testutil.Require(t, testutil.Root, testutil.PerfEvents, testutil.CgroupV2, testutil.Tool("runc", "node", "ldd", "perf"))
+	testutil.Require(t, testutil.Root, testutil.PerfEvents, testutil.CgroupV2,
+		testutil.Tool("runc", "node", "ldd", "perf"))
 	dir := t.TempDir()
 	file, store, script := filepath.Join(dir, "perf.data"), filepath.Join(dir, "store"), filepath.Join(dir, "hot.js")
 	if err := os.WriteFile(script, []byte(nodeSource), 0o644); err != nil {
@@ -241,10 +247,12 @@ func TestNodeGone(t *testing.T) {
 	c := testutil.StartContainer(t, testutil.ContainerSpec{
 		Name: "node", Files: files, Args: []string{"/app/node", "--perf-basic-prof", "/app/hot.js"}, Ready: "ready",
 	})
-	gantry(t, "record", "-q", "-e", "cpu-clock:u", "-F", "1000", "--container", c.ID, "--duration", "2s", "--buildid-dir", store, "-o", file)
+	gantry(t, "record", "-q", "-e", "cpu-clock:u", "-F", "1000", "--container", c.ID, "--duration", "2s",
+		"--buildid-dir", store, "-o", file)
 	theirs := filepath.Join(dir, "theirs.data")
 	if _, stderr, err := testutil.RunPerf(t, func() *exec.Cmd {
-		return exec.Command("perf", "record", "-q", "-e", "cpu-clock:u", "-F", "1000", "-p", fmt.Sprint(c.PID), "-o", theirs, "--", "sleep", "1")
+		return exec.Command("perf", "record", "-q", "-e", "cpu-clock:u", "-F", "1000", "-p", fmt.Sprint(c.PID), "-o",
+			theirs, "--", "sleep", "1")
 	}); err != nil {
 		t.Logf("perf record: %v\n%s", err, stderr)
 	}

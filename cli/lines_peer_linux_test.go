@@ -51,7 +51,8 @@ func recordInlined(t *testing.T) string {
 	}
 	file := filepath.Join(dir, "perf.data")
 	_, stderr, err := testutil.RecordPerf(t, file, func() *exec.Cmd {
-		cmd := exec.Command("perf", "record", "-q", "-N", "-B", "--call-graph", "dwarf,4096", "-F", "499", "-e", "cpu-clock:u", "-o", "perf.data", "./inlined")
+		cmd := exec.Command("perf", "record", "-q", "-N", "-B", "--call-graph", "dwarf,4096", "-F", "499", "-e",
+			"cpu-clock:u", "-o", "perf.data", "./inlined")
 		cmd.Dir = dir
 		return cmd
 	})
@@ -78,7 +79,8 @@ func TestLinesAgainstPerf(t *testing.T) {
 			compareSelf(t, ours(perfShares(t, file, sort, false)), ours(gantryShares(t, file, sort, false)))
 		})
 	}
-	for _, args := range [][]string{{"-F", "ip,sym,srcline"}, {"-F", "ip,sym,symoff"}, {"-F", "ip,sym,srcline", "--no-inline"}} {
+	for _, args := range [][]string{{"-F", "ip,sym,srcline"}, {"-F", "ip,sym,symoff"},
+		{"-F", "ip,sym,srcline", "--no-inline"}} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) { compareFrames(t, file, args) })
 	}
 	t.Run("children", func(t *testing.T) {

@@ -25,8 +25,9 @@ import (
 func TestRecordRing(t *testing.T) {
 	page := sys.PageSize()
 	for text, want := range map[string]int{
-		"": 0, "128": 128 * page, "1": page, "4M": 4 << 20, "4m": 4 << 20, "512K": 512 << 10, "1G": 1 << 30, "10B": page,
-		"0": -1, "2G": -1, "x": -1, "-1": -1, "4MB4": -1, "M": -1,
+		"": 0, "128": 128 * page, "1": page, "4M": 4 << 20, "4m": 4 << 20, "512K": 512 << 10, "1G": 1 << 30,
+		"10B": page,
+		"0":   -1, "2G": -1, "x": -1, "-1": -1, "4MB4": -1, "M": -1,
 	} {
 		o := new(capture.Options)
 		err := (&recordFlags{ring: text}).setRing(o)
@@ -60,7 +61,8 @@ func TestRecordCallGraph(t *testing.T) {
 	} {
 		o := new(capture.Options)
 		err := (&recordFlags{graph: tt.g, callGraph: tt.mode, trim: tt.trim}).setCallGraph(o)
-		if (err != nil) != tt.bad || err == nil && (o.CallGraph != tt.want || o.StackSize != tt.size || o.TrimStacks != tt.trim) {
+		if (err != nil) != tt.bad || err == nil &&
+			(o.CallGraph != tt.want || o.StackSize != tt.size || o.TrimStacks != tt.trim) {
 			t.Errorf("-g=%v --call-graph %q: %v %d, %v", tt.g, tt.mode, o.CallGraph, o.StackSize, err)
 		}
 	}
@@ -77,7 +79,8 @@ func TestRecordTargets(t *testing.T) {
 		{f: recordFlags{cpus: "0-1"}, all: true},
 		{f: recordFlags{pids: "1,2"}},
 		{f: recordFlags{pids: "1", cpus: "0"}},
-		{f: recordFlags{all: true, selectors: selectorFlags{containers: []string{"web"}, names: []string{"web"}}}, all: true},
+		{f: recordFlags{all: true, selectors: selectorFlags{containers: []string{"web"}, names: []string{"web"}}},
+			all: true},
 		{f: recordFlags{pids: "1,,2"}, bad: true},
 		{f: recordFlags{pids: "0"}, bad: true},
 		{f: recordFlags{tids: "a"}, bad: true},
@@ -98,8 +101,9 @@ func TestRecordSummary(t *testing.T) {
 		Bytes: 3_210_000, Samples: 51234, Lost: 1000, LostSideband: 3, Containers: 4,
 		LostBy: []capture.ContainerLoss{{Label: "a", Lost: 900}, {Label: "b", Lost: 50}, {Label: "c", Lost: 20},
 			{Label: "d", Lost: 15}, {Label: "e", Lost: 10}, {Label: "f", Lost: 5}},
-		Binaries: binaries.Summary{Host: 7, Kept: 2, Missing: map[string]int{"too large": 1, "its process had ended": 2}},
-		Notes:    []string{"a note"},
+		Binaries: binaries.Summary{Host: 7, Kept: 2,
+			Missing: map[string]int{"too large": 1, "its process had ended": 2}},
+		Notes: []string{"a note"},
 	}
 	want := `gantry: a note
 gantry: 3 records about tasks and mappings were lost: some functions may have no name
@@ -156,7 +160,8 @@ func TestRecordProgress(t *testing.T) {
 		t.Errorf("progress %q", &got)
 	}
 	r.result(&capture.Result{Samples: 1}, "-")
-	if rest := strings.TrimPrefix(got.String(), "\r"+line); !strings.HasPrefix(rest, "\r"+strings.Repeat(" ", len(line))+"\r[ gantry record") {
+	if rest := strings.TrimPrefix(got.String(), "\r"+line); !strings.HasPrefix(rest,
+		"\r"+strings.Repeat(" ", len(line))+"\r[ gantry record") {
 		t.Errorf("after the progress: %q", rest)
 	}
 }
@@ -208,7 +213,8 @@ func TestRecordValues(t *testing.T) {
 	} {
 		cmd := newRecordCmd(&env{})
 		for _, s := range c.bad {
-			if err := cmd.Flags().Set(flag, s); err == nil || !strings.Contains(err.Error(), "write a ") || strings.Contains(err.Error(), "strconv") {
+			if err := cmd.Flags().Set(flag, s); err == nil || !strings.Contains(err.Error(), "write a ") ||
+				strings.Contains(err.Error(), "strconv") {
 				t.Errorf("--%s=%s: %v", flag, s, err)
 			}
 		}
@@ -221,7 +227,8 @@ func TestRecordValues(t *testing.T) {
 }
 
 func TestRecordEmpty(t *testing.T) {
-	for _, flag := range []string{"pid", "tid", "cpu", "container", "cgroup", "output", "event", "freq", "mmap-pages", "call-graph", "buildid-dir"} {
+	for _, flag := range []string{"pid", "tid", "cpu", "container", "cgroup", "output", "event", "freq", "mmap-pages",
+		"call-graph", "buildid-dir"} {
 		cmd := newRecordCmd(&env{})
 		if err := checkGiven(cmd.Flags()); err != nil {
 			t.Fatal(err)
@@ -241,7 +248,8 @@ func TestRecordFailure(t *testing.T) {
 	full := hint.Wrap(syscall.ENOSPC, "make room")
 	nowhere := t.TempDir()
 	err := r.failure(&capture.Result{Samples: 5000, Written: 1234}, full, nowhere)
-	if err.Error() != "no space left on device (about 1,234 samples were written)" || hint.Of(err) != "make room" || !errors.Is(err, syscall.ENOSPC) {
+	if err.Error() != "no space left on device (about 1,234 samples were written)" || hint.Of(err) != "make room" ||
+		!errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("%v, hint %q", err, hint.Of(err))
 	}
 	command := &capture.CommandError{Name: "x", Err: fs.ErrPermission}
@@ -283,7 +291,8 @@ func TestHumanNumbers(t *testing.T) {
 			t.Errorf("%d: %s, want %s", n, got, want)
 		}
 	}
-	for n, want := range map[int64]string{0: "0 B", 999: "999 B", 1000: "1.0 kB", 3_210_000: "3.2 MB", 5_000_000_000_000_000: "5000.0 TB"} {
+	for n, want := range map[int64]string{0: "0 B", 999: "999 B", 1000: "1.0 kB", 3_210_000: "3.2 MB",
+		5_000_000_000_000_000: "5000.0 TB"} {
 		if got := byteSize(n); got != want {
 			t.Errorf("%d: %s, want %s", n, got, want)
 		}

@@ -71,7 +71,8 @@ func recordPeer(t *testing.T) string {
 	// also what came before its name.
 	file := filepath.Join(dir, "perf.data")
 	_, stderr, err := testutil.RecordPerf(t, file, func() *exec.Cmd {
-		cmd := exec.Command("perf", "record", "-q", "-m", "4M", "--buildid-mmap", "-a", "-g", "--all-cgroups", "-F", "999", "-e", "cpu-clock",
+		cmd := exec.Command("perf", "record", "-q", "-m", "4M", "--buildid-mmap", "-a", "-g", "--all-cgroups", "-F",
+			"999", "-e", "cpu-clock",
 			"-o", "perf.data", "sh", "-c", peerWorkload)
 		cmd.Dir = dir
 		return cmd
@@ -114,14 +115,16 @@ func nameless(sym string) bool {
 		return false
 	}
 	name := sym[len("[.] "):]
-	return sym == "[.] _init" || strings.HasPrefix(name, "0x") || strings.HasPrefix(name, "0000") || name == "@plt" || strings.HasPrefix(name, "*ABS*")
+	return sym == "[.] _init" || strings.HasPrefix(name, "0x") || strings.HasPrefix(name, "0000") || name == "@plt" ||
+		strings.HasPrefix(name, "*ABS*")
 }
 
 // perfShares is what perf report says. The width of the first column is given:
 // perf takes it from the last names of the threads, and cuts their earlier ones.
 func perfShares(t *testing.T, file, sort string, children bool) shares {
 	t.Helper()
-	args := []string{"report", "-i", file, "--stdio", "-q", "-g", "none", "-t", "\x01", "--sort", sort, "-w", "10,200", "--no-children"}
+	args := []string{"report", "-i", file, "--stdio", "-q", "-g", "none", "-t", "\x01", "--sort", sort, "-w", "10,200",
+		"--no-children"}
 	if children {
 		args = append(args[:len(args)-2], "10,10,200", "--children")
 	}
@@ -288,7 +291,8 @@ func compareArchive(t *testing.T, file string) {
 	packed := filepath.Join(t.TempDir(), "packed.gantry")
 	report("archive", "-i", file, "-o", packed)
 	// Files of other programs may go meanwhile.
-	args := []string{"report", "--comm", strings.Join(programs, ","), "--format", "json", "-g=none", "--sort", "comm,dso,sym", "-i"}
+	args := []string{"report", "--comm", strings.Join(programs, ","), "--format", "json", "-g=none", "--sort",
+		"comm,dso,sym", "-i"}
 	if want, got := report(append(args, file)...), report(append(args, packed)...); want != got {
 		t.Errorf("the recording:\n%s\nits archive:\n%s", want, got)
 	}
@@ -317,7 +321,8 @@ func compareChildren(t *testing.T, file string) {
 		w, g := want[key], got[key]
 		d := math.Abs(w.children - g.children)
 		if math.Abs(w.self-g.self) > w.rounding() || d > slack {
-			t.Errorf("%s: %.2f%% and %.2f%% itself, perf has %.2f%% and %.2f%%", key, g.children, g.self, w.children, w.self)
+			t.Errorf("%s: %.2f%% and %.2f%% itself, perf has %.2f%% and %.2f%%", key, g.children, g.self, w.children,
+				w.self)
 		}
 		if d > w.rounding() {
 			t.Logf("%s: %.2f%%, perf has %.2f%%", key, g.children, w.children)

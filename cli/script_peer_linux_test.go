@@ -58,26 +58,42 @@ func peerCases() []peerCase {
 		{name: "hidden", sameAs: "task", script: []string{"-F", "+pid,-sym,-symoff", "-G"}},
 		{name: "all", record: with("-g", "-a"), script: []string{"-F", peerFields}},
 		{name: "cpu 0", sameAs: "all", script: []string{"-F", peerFields, "-C", "0"}},
-		{name: "comm", sameAs: "all", script: []string{"-F", peerFields}, perf: []string{"--comms", "sh"}, gantry: []string{"--comm", "sh"}},
-		{name: "dwarf", record: with("--call-graph", "dwarf,4096"), script: []string{"-F", peerTaskFields}, class: unwound},
+		{name: "comm", sameAs: "all", script: []string{"-F", peerFields}, perf: []string{"--comms", "sh"},
+			gantry: []string{"--comm", "sh"}},
+		{name: "dwarf", record: with("--call-graph", "dwarf,4096"), script: []string{"-F", peerTaskFields},
+			class: unwound},
 		{name: "dwarf leaves", sameAs: "dwarf", script: []string{"-F", peerTaskFields, "-G"}},
-		{name: "group", record: []string{"-a", "-g", "-e", "{cpu-clock,page-faults,context-switches}"}, script: []string{"-F", peerFields}},
-		{name: "group read", record: []string{"-a", "-e", "{cpu-clock,page-faults,context-switches}:S"}, script: []string{"-F", peerFields + ",period"}},
-		{name: "tracepoints", record: []string{"-a", "-e", "sched:sched_switch,sched:sched_process_exec,sched:sched_process_fork,raw_syscalls:*,signal:*,task:*,irq:*"}},
-		{name: "tracepoint stacks", record: []string{"-a", "-g", "-e", "sched:sched_process_exec,task:task_newtask"}, script: []string{"-F", peerFields + ",trace"}},
-		{name: "namespaces", record: with("-a", "-g", "--namespaces", "--all-cgroups"), script: []string{"-F", peerFields}},
-		{name: "sideband", sameAs: "namespaces", script: append([]string{"-G", "-F", "comm,tid,cpu,time,ip"}, peerShow()...)},
-		{name: "switches", record: []string{"-a", "-e", "dummy", "--switch-events"}, script: append([]string{"-F", "comm,tid,cpu,time,misc"}, peerShow()...)},
-		{name: "buildid-mmap", record: with("-a", "-g", "--buildid-mmap"), script: append([]string{"-F", peerFields}, peerShow()...)},
+		{name: "group", record: []string{"-a", "-g", "-e", "{cpu-clock,page-faults,context-switches}"},
+			script: []string{"-F", peerFields}},
+		{name: "group read", record: []string{"-a", "-e", "{cpu-clock,page-faults,context-switches}:S"},
+			script: []string{"-F", peerFields + ",period"}},
+		{name: "tracepoints", record: []string{"-a", "-e",
+			"sched:sched_switch,sched:sched_process_exec,sched:sched_process_fork,raw_syscalls:*,signal:*,task:*,irq:*"}},
+		{name: "tracepoint stacks", record: []string{"-a", "-g", "-e", "sched:sched_process_exec,task:task_newtask"},
+			script: []string{"-F", peerFields + ",trace"}},
+		{name: "namespaces", record: with("-a", "-g", "--namespaces", "--all-cgroups"),
+			script: []string{"-F", peerFields}},
+		{name: "sideband", sameAs: "namespaces",
+			script: append([]string{"-G", "-F", "comm,tid,cpu,time,ip"}, peerShow()...)},
+		{name: "switches", record: []string{"-a", "-e", "dummy", "--switch-events"},
+			script: append([]string{"-F", "comm,tid,cpu,time,misc"}, peerShow()...)},
+		{name: "buildid-mmap", record: with("-a", "-g", "--buildid-mmap"),
+			script: append([]string{"-F", peerFields}, peerShow()...)},
 		{name: "zstd", record: with("-a", "-g", "-z"), script: []string{"-F", peerFields}},
 		{name: "pipe", record: with("-a", "-g"), pipe: true, script: []string{"-F", peerFields}, class: pipeSymbols},
-		{name: "pipe tracepoints", record: []string{"-a", "-e", "cpu-clock,sched:sched_switch"}, pipe: true, script: []string{"-F", peerFields + ",trace"}},
+		{name: "pipe tracepoints", record: []string{"-a", "-e", "cpu-clock,sched:sched_switch"}, pipe: true,
+			script: []string{"-F", peerFields + ",trace"}},
 		// The shell itself, which is all that is recorded, has only some milliseconds.
-		{name: "per-thread", record: []string{"-e", "cpu-clock", "-F", "19999", "--per-thread"}, script: []string{"-F", "comm,pid,tid,event,ip,dso"}},
-		{name: "events", record: []string{"-a", "-d", "-e", "cpu-clock,task-clock,page-faults,context-switches,cpu-migrations,sched:sched_process_exec"}, script: []string{"-F", peerFields}},
+		{name: "per-thread", record: []string{"-e", "cpu-clock", "-F", "19999", "--per-thread"},
+			script: []string{"-F", "comm,pid,tid,event,ip,dso"}},
+		{name: "events", record: []string{"-a", "-d", "-e",
+			"cpu-clock,task-clock,page-faults,context-switches,cpu-migrations,sched:sched_process_exec"},
+			script: []string{"-F", peerFields}},
 		{name: "addresses", sameAs: "events", script: []string{"-F", "comm,pid,tid,time,event,addr,ip"}},
-		{name: "fixed period", record: []string{"-a", "-e", "cpu-clock:u", "-c", "500000"}, script: []string{"-F", peerFields + ",period"}},
-		{name: "kernel symbols", record: with("-a", "-g", "--kernel-callchains", "-e", "cpu-clock:k"), script: []string{"-F", "comm,pid,tid,time,ip,sym,symoff,dso"}},
+		{name: "fixed period", record: []string{"-a", "-e", "cpu-clock:u", "-c", "500000"},
+			script: []string{"-F", peerFields + ",period"}},
+		{name: "kernel symbols", record: with("-a", "-g", "--kernel-callchains", "-e", "cpu-clock:k"),
+			script: []string{"-F", "comm,pid,tid,time,ip,sym,symoff,dso"}},
 	}
 }
 
@@ -209,7 +225,8 @@ func (p *peer) compare(c *peerCase, file, wantText, gotText string) {
 			t.Errorf("line %d\nperf   %q\ngantry %q", i+1, want[i], got[i])
 		}
 	}
-	t.Logf("%d lines; %d differ by mappings from before an exec, %d by names, %d otherwise", len(got), stale, nameless, shown)
+	t.Logf("%d lines; %d differ by mappings from before an exec, %d by names, %d otherwise", len(got), stale, nameless,
+		shown)
 }
 
 // noName is what perf calls a task that nothing named.

@@ -141,7 +141,8 @@ func judgeShort(script string) *verdict {
 }
 
 func (v *verdict) String() string {
-	return fmt.Sprintf("%d containers with samples; samples named right %d, wrong %d, without a name %d (of %d containers) %s",
+	return fmt.Sprintf("%d containers with samples; samples named right %d, wrong %d, without a name %d (of %d "+
+		"containers) %s",
 		len(v.containers), v.right, v.wrong, v.unnamed, len(v.missing), v.example)
 }
 
@@ -157,10 +158,12 @@ func TestShortContainers(t *testing.T) {
 	}
 	programs := shortPrograms(t, n)
 	dir := t.TempDir()
-	ours, theirs, store := filepath.Join(dir, "ours.data"), filepath.Join(dir, "theirs.data"), filepath.Join(dir, "store")
+	ours, theirs, store := filepath.Join(dir, "ours.data"), filepath.Join(dir, "theirs.data"),
+		filepath.Join(dir, "store")
 	var said bytes.Buffer
 	stopPerf := perfMachine(t, theirs, filepath.Join(dir, "perf-store"))
-	stop := recordMachine(t, &said, "record", "-v", "-e", "cpu-clock:u", "-F", "1000", "--buildid-dir", store, "-o", ours, "-a")
+	stop := recordMachine(t, &said, "record", "-v", "-e", "cpu-clock:u", "-F", "1000", "--buildid-dir", store, "-o",
+		ours, "-a")
 	runShort(t, programs)
 	stop()
 	stopPerf()
@@ -171,7 +174,8 @@ func TestShortContainers(t *testing.T) {
 	}
 	t.Logf("gantry: %v; listed as not kept: %d\n%s", got, listed, said.String())
 	script, stderr, err := testutil.RunPerf(t, func() *exec.Cmd {
-		return exec.Command("perf", "--buildid-dir", filepath.Join(dir, "perf-store"), "script", "-F", "comm,ip,sym,dso", "-i", theirs)
+		return exec.Command("perf", "--buildid-dir", filepath.Join(dir, "perf-store"), "script", "-F",
+			"comm,ip,sym,dso", "-i", theirs)
 	})
 	t.Logf("perf:   %v %v", judgeShort(string(script)), err)
 	if err != nil {
@@ -190,7 +194,8 @@ func perfMachine(t *testing.T, file, store string) (stop func()) {
 	t.Helper()
 	in, end := io.Pipe()
 	var stderr bytes.Buffer
-	cmd := exec.Command("perf", "--buildid-dir", store, "record", "-q", "-a", "-e", "cpu-clock:u", "-F", "1000", "-o", file, "--", "sh", "-c", "echo begun; read x; exit 0")
+	cmd := exec.Command("perf", "--buildid-dir", store, "record", "-q", "-a", "-e", "cpu-clock:u", "-F", "1000", "-o",
+		file, "--", "sh", "-c", "echo begun; read x; exit 0")
 	cmd.Stdin, cmd.Stderr = in, &stderr
 	begun, err := cmd.StdoutPipe()
 	if err := cmp.Or(err, cmd.Start()); err != nil {

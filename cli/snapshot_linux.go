@@ -248,6 +248,11 @@ func (f *snapshotFlags) summary(e *env, s *snapshot.Stats, more string) {
 			fmt.Fprintf(e.stderr, "gantry: %s %s\n", plural(n.n, "process", "processes"), n.why)
 		}
 	}
+	if len(s.HeldUp) > 0 {
+		fmt.Fprintf(e.stderr, "gantry: the mappings of %s are not known (%s): they are locked, as while one waits "+
+			"for a "+
+			"file system\n", plural(len(s.HeldUp), "process", "processes"), pidList(s.HeldUp))
+	}
 	if s.TimedOut > 0 {
 		fmt.Fprintf(e.stderr, "gantry: no build-id of %s: the file system did not answer in time\n",
 			plural(s.TimedOut, "mapped file", "mapped files"))

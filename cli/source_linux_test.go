@@ -18,7 +18,8 @@ import (
 func TestSourceOfAnother(t *testing.T) {
 	testutil.Require(t, testutil.Root, testutil.PerfEvents, testutil.Tool("perf", "gcc", "unshare", "chroot"))
 	dir := t.TempDir()
-	secret, root, data, store := filepath.Join(dir, "secret"), filepath.Join(dir, "root"), filepath.Join(dir, "data"), filepath.Join(dir, "store")
+	secret, root, data, store := filepath.Join(dir, "secret"), filepath.Join(dir, "root"), filepath.Join(dir, "data"),
+		filepath.Join(dir, "store")
 	if err := os.WriteFile(secret, []byte("nobody may see this\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +35,8 @@ int main(void) { while (clock() < CLOCKS_PER_SEC / 3) hostile(100000); }
 		t.Fatal(err)
 	}
 	if _, stderr, err := testutil.RecordPerf(t, data, func() *exec.Cmd {
-		return exec.Command("perf", "record", "-q", "--buildid-mmap", "-e", "cpu-clock:u", "-o", data, "--", "unshare", "-m", "chroot", root, "/spin")
+		return exec.Command("perf", "record", "-q", "--buildid-mmap", "-e", "cpu-clock:u", "-o", data, "--", "unshare",
+			"-m", "chroot", root, "/spin")
 	}); err != nil {
 		t.Fatalf("%v\n%s", err, stderr)
 	}
@@ -49,7 +51,9 @@ int main(void) { while (clock() < CLOCKS_PER_SEC / 3) hostile(100000); }
 func hostileHeader(t *testing.T, dir, file string) string {
 	t.Helper()
 	path := filepath.Join(dir, "hostile.h")
-	text := "static volatile unsigned long sink;\n#line 1 \"" + file + "\"\n__attribute__((noinline)) static void hostile(unsigned long n) { for (unsigned long i = 0; i < n; i++) sink += i; }\n"
+	text := "static volatile unsigned long sink;\n#line 1 \"" + file +
+		"\"\n__attribute__((noinline)) static void hostile(unsigned long n) { for (unsigned long i = 0; i < n; i++) " +
+		"sink += i; }\n"
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

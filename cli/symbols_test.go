@@ -17,8 +17,10 @@ import (
 
 const (
 	keptSymbols    = "ffffffff81000000 T _text\nffffffff81001000 T kept\nffffffff81002000 T _etext\n"
-	runningSymbols = "ffffffff81000000 T _text\nffffffff81001000 T running\nffffffff81002000 T _etext\nffffffffc0000000 t probe\t[late]\n"
-	movedSymbols   = "ffffffff91000000 T _text\nffffffff91000800 T _stext\nffffffff91001000 T moved\nffffffff91002000 T _etext\n"
+	runningSymbols = "ffffffff81000000 T _text\nffffffff81001000 T running\nffffffff81002000 T " +
+		"_etext\nffffffffc0000000 t probe\t[late]\n"
+	movedSymbols = "ffffffff91000000 T _text\nffffffff91000800 T _stext\nffffffff91001000 T moved\nffffffff91002000 " +
+		"T _etext\n"
 )
 
 // kernelNotes are those of a kernel with an id of 20 bytes.
@@ -49,23 +51,39 @@ func TestWhichKernelSymbols(t *testing.T) {
 		addr    uint64
 		want    string // "" for an error
 	}{
-		{"the kernel itself", keptSymbols, runningSymbols, 'A', analysis.Kernel{BuildID: ours, Reference: ref, Addrs: []uint64{inside}}, inside, "kept"},
-		{"a module too", keptSymbols, runningSymbols, 'A', analysis.Kernel{BuildID: ours, Reference: ref, Addrs: []uint64{inside, module}}, module, "probe"},
-		{"any address", keptSymbols, runningSymbols, 'A', analysis.Kernel{BuildID: ours, Reference: ref}, module, "probe"},
-		{"no copy", "", runningSymbols, 'A', analysis.Kernel{BuildID: ours, Reference: ref, Addrs: []uint64{inside}}, inside, "running"},
-		{"a copy of another boot", movedSymbols, runningSymbols, 'A', analysis.Kernel{BuildID: ours, Reference: ref, Addrs: []uint64{inside}}, inside, "running"},
-		{"it is not told where the kernel was", keptSymbols, runningSymbols, 'A', analysis.Kernel{BuildID: ours, Addrs: []uint64{inside}}, inside, "running"},
-		{"another kernel runs", keptSymbols, runningSymbols, 'B', analysis.Kernel{BuildID: ours, Reference: ref}, inside, "kept"},
-		{"another boot runs", keptSymbols, movedSymbols, 'A', analysis.Kernel{BuildID: ours, Reference: ref}, inside, "kept"},
+		{"the kernel itself", keptSymbols, runningSymbols, 'A',
+			analysis.Kernel{BuildID: ours, Reference: ref, Addrs: []uint64{inside}}, inside, "kept"},
+		{"a module too", keptSymbols, runningSymbols, 'A',
+			analysis.Kernel{BuildID: ours, Reference: ref, Addrs: []uint64{inside, module}}, module, "probe"},
+		{"any address", keptSymbols, runningSymbols, 'A', analysis.Kernel{BuildID: ours, Reference: ref}, module,
+			"probe"},
+		{"no copy", "", runningSymbols, 'A', analysis.Kernel{BuildID: ours, Reference: ref, Addrs: []uint64{inside}},
+			inside, "running"},
+		{"a copy of another boot", movedSymbols, runningSymbols, 'A',
+			analysis.Kernel{BuildID: ours, Reference: ref, Addrs: []uint64{inside}}, inside, "running"},
+		{"it is not told where the kernel was", keptSymbols, runningSymbols, 'A',
+			analysis.Kernel{BuildID: ours, Addrs: []uint64{inside}}, inside, "running"},
+		{"another kernel runs", keptSymbols, runningSymbols, 'B', analysis.Kernel{BuildID: ours, Reference: ref},
+			inside, "kept"},
+		{"another boot runs", keptSymbols, movedSymbols, 'A', analysis.Kernel{BuildID: ours, Reference: ref}, inside,
+			"kept"},
 		{"another kernel, no copy", "", runningSymbols, 'B', analysis.Kernel{BuildID: ours, Reference: ref}, 0, ""},
-		{"another boot, no copy", "", movedSymbols, 'A', analysis.Kernel{BuildID: ours, Reference: ref}, inside, "moved"},
-		{"another boot, told by _stext", "", movedSymbols, 'A', analysis.Kernel{BuildID: ours, Reference: stext}, inside, "moved"},
-		{"another boot, some addresses", "", movedSymbols, 'A', analysis.Kernel{BuildID: ours, Reference: ref, Addrs: []uint64{inside}}, inside, "moved"},
-		{"a copy of another boot of another kernel", movedSymbols, runningSymbols, 'B', analysis.Kernel{BuildID: ours, Reference: ref, Addrs: []uint64{inside}}, inside, "moved"},
-		{"the same release", "", runningSymbols, 'A', analysis.Kernel{Release: "6.18.5", Arch: "x86_64", Reference: ref}, inside, "running"},
-		{"the same release at another address", "", movedSymbols, 'A', analysis.Kernel{Release: "6.18.5", Arch: "x86_64", Reference: ref}, 0, ""},
-		{"the same release at another _stext", "", movedSymbols, 'A', analysis.Kernel{Release: "6.18.5", Arch: "x86_64", Reference: stext}, 0, ""},
-		{"another release", "", runningSymbols, 'A', analysis.Kernel{Release: "5.4.0", Arch: "x86_64", Reference: ref}, 0, ""},
+		{"another boot, no copy", "", movedSymbols, 'A', analysis.Kernel{BuildID: ours, Reference: ref}, inside,
+			"moved"},
+		{"another boot, told by _stext", "", movedSymbols, 'A', analysis.Kernel{BuildID: ours, Reference: stext},
+			inside, "moved"},
+		{"another boot, some addresses", "", movedSymbols, 'A',
+			analysis.Kernel{BuildID: ours, Reference: ref, Addrs: []uint64{inside}}, inside, "moved"},
+		{"a copy of another boot of another kernel", movedSymbols, runningSymbols, 'B',
+			analysis.Kernel{BuildID: ours, Reference: ref, Addrs: []uint64{inside}}, inside, "moved"},
+		{"the same release", "", runningSymbols, 'A',
+			analysis.Kernel{Release: "6.18.5", Arch: "x86_64", Reference: ref}, inside, "running"},
+		{"the same release at another address", "", movedSymbols, 'A',
+			analysis.Kernel{Release: "6.18.5", Arch: "x86_64", Reference: ref}, 0, ""},
+		{"the same release at another _stext", "", movedSymbols, 'A',
+			analysis.Kernel{Release: "6.18.5", Arch: "x86_64", Reference: stext}, 0, ""},
+		{"another release", "", runningSymbols, 'A', analysis.Kernel{Release: "5.4.0", Arch: "x86_64", Reference: ref},
+			0, ""},
 		{"another release, address not told", "", runningSymbols, 'A', analysis.Kernel{Release: "5.4.0"}, 0, ""},
 		{"another machine", "", runningSymbols, 'A', analysis.Kernel{Arch: "aarch64"}, 0, ""},
 		{"nothing is told", "", runningSymbols, 'A', analysis.Kernel{}, inside, "running"},
@@ -87,7 +105,8 @@ func TestWhichKernelSymbols(t *testing.T) {
 				}
 			}
 			for name, content := range map[string][]byte{
-				s.kernel.kallsyms: []byte(tc.running), s.kernel.notes: kernelNotes(tc.notes), s.kernel.release: []byte("6.18.5\n"),
+				s.kernel.kallsyms: []byte(tc.running), s.kernel.notes: kernelNotes(tc.notes),
+				s.kernel.release: []byte("6.18.5\n"),
 			} {
 				if err := os.WriteFile(name, content, 0o600); err != nil {
 					t.Fatal(err)

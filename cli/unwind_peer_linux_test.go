@@ -96,7 +96,8 @@ int main(int, char **argv) {
 
 // TestUnwindPeer compares unwound stacks with perf's, frame by frame.
 func TestUnwindPeer(t *testing.T) {
-	testutil.Require(t, testutil.Root, testutil.PerfEvents, testutil.Tool("perf", "gcc", "g++", "clang", "bash", "perl", "gzip"), testutil.Arch("amd64"))
+	testutil.Require(t, testutil.Root, testutil.PerfEvents,
+		testutil.Tool("perf", "gcc", "g++", "clang", "bash", "perl", "gzip"), testutil.Arch("amd64"))
 	dir := t.TempDir()
 	p := peer{t: t, dir: dir}
 	store := filepath.Join(dir, ".debug") // where perf keeps the vdso
@@ -110,12 +111,16 @@ func TestUnwindPeer(t *testing.T) {
 		argv                []string // a program of the machine, in place of a source
 	}{
 		{name: "c", compiler: "gcc", src: unwindC, flags: []string{"-O2", "-fomit-frame-pointer"}, rounds: 400},
-		{name: "c-by-gantry", compiler: "gcc", src: unwindC, flags: []string{"-O2", "-fomit-frame-pointer"}, rounds: 200, gantry: true},
-		{name: "c-attached", compiler: "gcc", src: unwindC, flags: []string{"-O2", "-fomit-frame-pointer"}, rounds: 200, running: true},
+		{name: "c-by-gantry", compiler: "gcc", src: unwindC, flags: []string{"-O2", "-fomit-frame-pointer"},
+			rounds: 200, gantry: true},
+		{name: "c-attached", compiler: "gcc", src: unwindC, flags: []string{"-O2", "-fomit-frame-pointer"}, rounds: 200,
+			running: true},
 		{name: "c-clang", compiler: "clang", src: unwindC, flags: []string{"-O1"}, rounds: 200},
 		{name: "cxx", compiler: "g++", src: unwindCxx, flags: []string{"-x", "c++", "-O2"}, rounds: 150},
-		{name: "bash", argv: []string{"bash", "-c", "for ((i = 0; i < 40000; i++)); do x=$((x + i)); y=${x/1/2}; done"}},
-		{name: "perl", argv: []string{"perl", "-e", `for (1..100000) { $h{$_ % 997} .= "x$_"; } print length join "", map { sort split //, $_ } values %h`}},
+		{name: "bash", argv: []string{"bash", "-c",
+			"for ((i = 0; i < 40000; i++)); do x=$((x + i)); y=${x/1/2}; done"}},
+		{name: "perl", argv: []string{"perl", "-e",
+			`for (1..100000) { $h{$_ % 997} .= "x$_"; } print length join "", map { sort split //, $_ } values %h`}},
 		{name: "gzip", argv: []string{"gzip", "-9", "-c", "/proc/self/exe", "/proc/kallsyms"}},
 		{name: "cxx-unoptimised", compiler: "g++", src: unwindCxx, flags: []string{"-x", "c++", "-O0"}, rounds: 50},
 	} {
@@ -127,7 +132,8 @@ func TestUnwindPeer(t *testing.T) {
 				argv = []string{prog, strconv.Itoa(c.rounds)}
 			}
 			file := prog + ".data"
-			record := append([]string{"record", "-q", "-e", "cpu-clock", "-F", "1999", "--call-graph", "dwarf", "-o", file, "--"}, argv...)
+			record := append([]string{"record", "-q", "-e", "cpu-clock", "-F", "1999", "--call-graph", "dwarf", "-o",
+				file, "--"}, argv...)
 			switch {
 			case c.running:
 				p.recordRunning(prog, c.rounds, file, store)
@@ -164,8 +170,10 @@ func (p *peer) recordRunning(prog string, rounds int, file, store string) {
 	}
 	defer cmd.Wait()
 	defer cmd.Process.Kill()
-	p.gantry("record", "-q", "-e", "cpu-clock", "-F", "1999", "--call-graph", "dwarf", "--buildid-dir", store, "-o", file,
-		"-p", strconv.Itoa(cmd.Process.Pid), "--duration", "60s", "--", "sh", "-c", "trap : TERM; echo >"+in+"; cat "+out+"; exit 0")
+	p.gantry("record", "-q", "-e", "cpu-clock", "-F", "1999", "--call-graph", "dwarf", "--buildid-dir", store, "-o",
+		file,
+		"-p", strconv.Itoa(cmd.Process.Pid), "--duration", "60s", "--", "sh", "-c",
+		"trap : TERM; echo >"+in+"; cat "+out+"; exit 0")
 }
 
 // compileAs compiles a program to the given path.

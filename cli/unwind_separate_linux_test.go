@@ -16,7 +16,8 @@ import (
 // TestUnwindSeparate unwinds a program without .eh_frame and without frame
 // pointers, whose CFI is in its debug file.
 func TestUnwindSeparate(t *testing.T) {
-	testutil.Require(t, testutil.Root, testutil.PerfEvents, testutil.Tool("gcc", "objcopy", "strip"), testutil.Arch("amd64"))
+	testutil.Require(t, testutil.Root, testutil.PerfEvents, testutil.Tool("gcc", "objcopy", "strip"),
+		testutil.Arch("amd64"))
 	dir := t.TempDir()
 	prog := compileAs(t, filepath.Join(dir, "prog"), "gcc", `
 #define NOINLINE __attribute__((noinline))
@@ -27,16 +28,19 @@ NOINLINE unsigned long outermost(unsigned long n) { return outer(n) + sink; }
 int main(void) { for (int i = 0; i < 8000; i++) outermost(20000); return 0; }
 `, []string{"-g", "-O1", "-fomit-frame-pointer", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables"})
 	for _, args := range [][]string{
-		{"objcopy", "--only-keep-debug", prog, prog + ".debug"}, {"strip", "--strip-all", prog}, {"objcopy", "--add-gnu-debuglink=" + prog + ".debug", prog},
+		{"objcopy", "--only-keep-debug", prog, prog + ".debug"}, {"strip", "--strip-all", prog},
+		{"objcopy", "--add-gnu-debuglink=" + prog + ".debug", prog},
 	} {
 		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %v\n%s", args, err, out)
 		}
 	}
 	data, store := filepath.Join(dir, "data"), t.TempDir()
-	gantry(t, "record", "-q", "-e", "cpu-clock:u", "-F", "1999", "--call-graph", "dwarf", "--buildid-dir", store, "-o", data, prog)
+	gantry(t, "record", "-q", "-e", "cpu-clock:u", "-F", "1999", "--call-graph", "dwarf", "--buildid-dir", store, "-o",
+		data, prog)
 	whole := func(store string) (n, samples int) {
-		for _, stack := range stackBlocks(gantry(t, "script", "-i", data, "-F", "ip,sym", "--no-inline", "--buildid-dir", store)) {
+		for _, stack := range stackBlocks(gantry(t, "script", "-i", data, "-F", "ip,sym", "--no-inline",
+			"--buildid-dir", store)) {
 			text := strings.Join(stack, "\n")
 			if !strings.Contains(text, " spin") {
 				continue
@@ -46,7 +50,8 @@ int main(void) { for (int i = 0; i < 8000; i++) outermost(20000); return 0; }
 			for _, frame := range stack {
 				names = append(names, parseFrame(frame).sym)
 			}
-			if i := slices.Index(names, "spin"); i >= 0 && slices.Equal(names[i:min(i+4, len(names))], []string{"spin", "outer", "outermost", "main"}) {
+			if i := slices.Index(names, "spin"); i >= 0 &&
+				slices.Equal(names[i:min(i+4, len(names))], []string{"spin", "outer", "outermost", "main"}) {
 				n++
 			}
 		}

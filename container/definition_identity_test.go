@@ -35,7 +35,8 @@ func TestJudge(t *testing.T) {
 		{"x=net,ipc", Task{Namespaces: Namespaces{NetNS: 10}}, Unknown, ""},
 		{"x=net,ipc", Task{Namespaces: Namespaces{IPCNS: 3}}, Outside, ""},
 		{"x=net,ipc", Task{}, Unknown, ""},
-		{"x=uts,ipc,mnt,pid,net,cgroup", Task{Namespaces: inner}, Inside, "uts:20,ipc:30,mnt:60,pid:40,net:10,cgroup:70"},
+		{"x=uts,ipc,mnt,pid,net,cgroup", Task{Namespaces: inner}, Inside,
+			"uts:20,ipc:30,mnt:60,pid:40,net:10,cgroup:70"},
 		{"x=user,time", Task{Namespaces: inner}, Inside, "user:50,time:80"},
 		{"x=cgroup=/jobs/*", Task{Cgroup: 21}, Inside, "cgroup:/jobs/a"},
 		{"x=cgroup=/jobs/*", Task{CgroupPath: "/jobs/c/d"}, Inside, "cgroup:/jobs/c"},
@@ -97,8 +98,10 @@ func TestParseIdentity(t *testing.T) {
 			t.Errorf("%s: %+v, %v", text, got, err)
 		}
 	}
-	for _, bad := range []string{"", "net", "net:", "net:0", "net:-1", "net:+1", "net:1,", ",net:1", "net:1,net:2", "nets:1", "net:1 ", "net:#1",
-		"cgroup:", "cgroup:a", "cgroup:#", "cgroup:#1,net:1", "net:18446744073709551616", "cgroup:#1,cgroup:/a", "/a", "web"} {
+	for _, bad := range []string{"", "net", "net:", "net:0", "net:-1", "net:+1", "net:1,", ",net:1", "net:1,net:2",
+		"nets:1", "net:1 ", "net:#1",
+		"cgroup:", "cgroup:a", "cgroup:#", "cgroup:#1,net:1", "net:18446744073709551616", "cgroup:#1,cgroup:/a", "/a",
+		"web"} {
 		if got, err := ParseIdentity(bad); !errors.Is(err, ErrIdentity) || got != (Identity{}) {
 			t.Errorf("%q: %+v, %v", bad, got, err)
 		}
@@ -132,9 +135,11 @@ func TestSelector(t *testing.T) {
 		text     string
 		pod, job bool
 	}{
-		{"pod:any", true, false}, {"pod:ipc:30,net:10", true, false}, {"net:10,ipc:30", true, false}, {"net:10", true, false},
+		{"pod:any", true, false}, {"pod:ipc:30,net:10", true, false}, {"net:10,ipc:30", true, false},
+		{"net:10", true, false},
 		{"net:11,ipc:30", false, false}, {"pod:net:10,ipc:31", false, false}, {"container:any", false, false},
-		{"cgroup:/jobs/a", false, true}, {"cgroup:#9", false, true}, {"cgroup:/jobs", false, false}, {"net:10,pid:4", false, false},
+		{"cgroup:/jobs/a", false, true}, {"cgroup:#9", false, true}, {"cgroup:/jobs", false, false},
+		{"net:10,pid:4", false, false},
 	} {
 		sel, ok := defs.ParseSelector(tt.text)
 		if !ok || sel.Matches(&pod) != tt.pod || sel.Matches(&job) != tt.job {
@@ -156,8 +161,10 @@ func TestBare(t *testing.T) {
 		tab.Host[n] = uint64(n) + 1
 	}
 	task := Task{CgroupPath: `/a*/[b]\?/c`, Namespaces: Namespaces{10, 20, 30, 40, 50, 60, 70, 80}}
-	for text, want := range map[string]bool{"net:10": true, "ipc:30,net:10": true, "net:11": false, "net:10,ipc:31": false,
-		`cgroup:/a*/[b]\?`: true, `uts:20,cgroup:/a*/[b]\?`: true, `cgroup:/ab/[b]\?`: false, "cgroup:/a*/b": false, "cgroup:70": true} {
+	for text, want := range map[string]bool{"net:10": true, "ipc:30,net:10": true, "net:11": false,
+		"net:10,ipc:31":    false,
+		`cgroup:/a*/[b]\?`: true, `uts:20,cgroup:/a*/[b]\?`: true, `cgroup:/ab/[b]\?`: false, "cgroup:/a*/b": false,
+		"cgroup:70": true} {
 		sel, ok := BuiltIn().ParseSelector(text)
 		if !ok {
 			t.Fatal(text)

@@ -14,16 +14,18 @@ import (
 
 func TestParseDefinition(t *testing.T) {
 	for text, want := range map[string]Definition{
-		"web=pid,net":                           {Name: "web", Namespaces: []Namespace{PIDNS, NetNS}},
-		"x-1.y_Z=time":                          {Name: "x-1.y_Z", Namespaces: []Namespace{TimeNS}},
-		"c=cgroup":                              {Name: "c", Namespaces: []Namespace{CgroupNS}},
-		"c=cgroup=/a":                           {Name: "c", Cgroups: []string{"/a"}},
-		"c=;cgroup=/a;":                         {Name: "c", Cgroups: []string{"/a"}},
-		"c=mnt;cgroup=**/a":                     {Name: "c", Namespaces: []Namespace{MntNS}, Cgroups: []string{"/**/a"}},
+		"web=pid,net":   {Name: "web", Namespaces: []Namespace{PIDNS, NetNS}},
+		"x-1.y_Z=time":  {Name: "x-1.y_Z", Namespaces: []Namespace{TimeNS}},
+		"c=cgroup":      {Name: "c", Namespaces: []Namespace{CgroupNS}},
+		"c=cgroup=/a":   {Name: "c", Cgroups: []string{"/a"}},
+		"c=;cgroup=/a;": {Name: "c", Cgroups: []string{"/a"}},
+		"c=mnt;cgroup=**/a": {Name: "c", Namespaces: []Namespace{MntNS},
+			Cgroups: []string{"/**/a"}},
 		`c=cgroup=/a\;b//c/`:                    {Name: "c", Cgroups: []string{"/a;b/c"}},
 		`c=cgroup=/a\\;`:                        {Name: "c", Cgroups: []string{`/a\\`}},
 		"c=cgroup=/**/**/a,b/[a-c]?;cgroup=/x*": {Name: "c", Cgroups: []string{"/**/a,b/[a-c]?", "/x*"}},
-		"six=uts,ipc,mnt,pid,net,cgroup":        {Name: "six", Namespaces: []Namespace{UTSNS, IPCNS, MntNS, PIDNS, NetNS, CgroupNS}},
+		"six=uts,ipc,mnt,pid,net,cgroup": {Name: "six",
+			Namespaces: []Namespace{UTSNS, IPCNS, MntNS, PIDNS, NetNS, CgroupNS}},
 	} {
 		got, err := ParseDefinition(text)
 		if diff := cmp.Diff(want, got); diff != "" || err != nil {
@@ -39,13 +41,17 @@ func TestParseDefinitionErrors(t *testing.T) {
 		offset int
 	}{
 		{"", ErrEmpty, 0}, {"web", ErrEmpty, 3}, {"web=", ErrEmpty, 4}, {"web=;", ErrEmpty, 4}, {"web=,", ErrEmpty, 4},
-		{"web=pid,", ErrEmpty, 8}, {"web=pid,,net", ErrEmpty, 8}, {"web=pid,foo", ErrNamespace, 8}, {"web=pid, net", ErrNamespace, 8},
-		{"web=PID", ErrNamespace, 4}, {"web=pid,net,pid", ErrDuplicate, 12}, {"=pid", ErrName, 0}, {"1a=pid", ErrName, 0},
-		{"a b=pid", ErrName, 1}, {"a:b=pid", ErrName, 1}, {"größe=pid", ErrName, 2}, {"comm=pid", ErrName, 0}, {"pid=pid", ErrName, 0},
+		{"web=pid,", ErrEmpty, 8}, {"web=pid,,net", ErrEmpty, 8}, {"web=pid,foo", ErrNamespace, 8},
+		{"web=pid, net", ErrNamespace, 8},
+		{"web=PID", ErrNamespace, 4}, {"web=pid,net,pid", ErrDuplicate, 12}, {"=pid", ErrName, 0},
+		{"1a=pid", ErrName, 0},
+		{"a b=pid", ErrName, 1}, {"a:b=pid", ErrName, 1}, {"größe=pid", ErrName, 2}, {"comm=pid", ErrName, 0},
+		{"pid=pid", ErrName, 0},
 		{"sym=pid", ErrName, 0}, {"any=pid", ErrName, 0}, {strings.Repeat("a", 64) + "=pid", ErrName, 63},
 		{"a=pid;net", ErrNamespace, 6}, {"a=pid;;cgroup=/a", ErrNamespace, 6}, {"a=pid;cgroup=", ErrEmpty, 13},
 		{"a=cgroup=/x;cgroup=y", ErrGlob, 19}, {"a=cgroup=/x/[a", ErrGlob, 12}, {"a=cgroup=/x/a**", ErrGlob, 13},
-		{"a=cgroup=/x/../y", ErrGlob, 12}, {"a=cgroup=/", ErrGlob, 9}, {"a=cgroup=**", ErrGlob, 9}, {"a=cgroup=/**/**", ErrGlob, 9},
+		{"a=cgroup=/x/../y", ErrGlob, 12}, {"a=cgroup=/", ErrGlob, 9}, {"a=cgroup=**", ErrGlob, 9},
+		{"a=cgroup=/**/**", ErrGlob, 9},
 		{"a=cgroup=/x;cgroup=//x/", ErrDuplicate, 19}, {`a=cgroup=/x\`, ErrGlob, 10}, {"a=cgroup=/\xff", ErrGlob, 9},
 		{"a=cgroup=/" + strings.Repeat("a", maxGlob), ErrGlob, 9 + maxGlob},
 		{"a=cgroup=" + strings.Repeat("/a", maxComponents+1), ErrGlob, 9},
@@ -64,14 +70,16 @@ func TestParseDefinitionErrors(t *testing.T) {
 }
 
 func FuzzParseDefinition(f *testing.F) {
-	for _, s := range []string{"web=pid,net", `a=uts;cgroup=/a\;b/[x;]/**;cgroup=**/\\`, "a=;cgroup=/a", "a=cgroup=//", "a=pid,pid"} {
+	for _, s := range []string{"web=pid,net", `a=uts;cgroup=/a\;b/[x;]/**;cgroup=**/\\`, "a=;cgroup=/a", "a=cgroup=//",
+		"a=pid,pid"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		d, err := ParseDefinition(text)
 		if err != nil {
 			var at *DefinitionError
-			if !errors.As(err, &at) || at.Offset < 0 || at.Offset > len(text) || at.Kind == nil || d.Name != "" || d.Namespaces != nil {
+			if !errors.As(err, &at) || at.Offset < 0 || at.Offset > len(text) || at.Kind == nil || d.Name != "" ||
+				d.Namespaces != nil {
 				t.Fatalf("%q: %+v, %#v", text, d, err)
 			}
 			return
@@ -92,11 +100,14 @@ func FuzzParseDefinition(f *testing.F) {
 
 func TestCgroupOf(t *testing.T) {
 	for _, tt := range []struct{ glob, cgroup, want string }{
-		{"/a", "/a", "/a"}, {"/a", "/a/b/c", "/a"}, {"/a", "/ab", ""}, {"/a", "/", ""}, {"/a", "", ""}, {"/a/b", "/a", ""},
+		{"/a", "/a", "/a"}, {"/a", "/a/b/c", "/a"}, {"/a", "/ab", ""}, {"/a", "/", ""}, {"/a", "", ""},
+		{"/a/b", "/a", ""},
 		{"/a/*", "/a", ""}, {"/a/*", "/a/b", "/a/b"}, {"/a/*", "/a/b/c", "/a/b"}, {"/*/b", "/a/c/b", ""},
-		{"**/b", "/b", "/b"}, {"**/b", "/a/c/b/d/b", "/a/c/b"}, {"/a/**", "/a/b/c", "/a"}, {"/a/**/*", "/a/b/c", "/a/b"},
+		{"**/b", "/b", "/b"}, {"**/b", "/a/c/b/d/b", "/a/c/b"}, {"/a/**", "/a/b/c", "/a"},
+		{"/a/**/*", "/a/b/c", "/a/b"},
 		{"/kubepods*/**/pod*", "/kubepods.slice/besteffort/podX/ctr", "/kubepods.slice/besteffort/podX"},
-		{"/a/**/b/**/c", "/a/b/x/b/y/c/z", "/a/b/x/b/y/c"}, {"/[^a]?", "/bc/d", "/bc"}, {`/\*`, "/*", "/*"}, {`/\*`, "/x", ""},
+		{"/a/**/b/**/c", "/a/b/x/b/y/c/z", "/a/b/x/b/y/c"}, {"/[^a]?", "/bc/d", "/bc"}, {`/\*`, "/*", "/*"},
+		{`/\*`, "/x", ""},
 		{"/../**/x", "/../../x", "/../../x"}, {"/" + strings.Repeat("**/a/", 15) + "b", strings.Repeat("/a", 500), ""},
 	} {
 		glob, err := cleanGlob(tt.glob)
@@ -184,12 +195,14 @@ func TestDefinitions(t *testing.T) {
 	if diff := cmp.Diff([]string{"container", "pod", "kernel-default", "web"}, defs.Names()); diff != "" {
 		t.Error(diff)
 	}
-	if custom := defs.Custom(); len(custom) != 1 || !custom[0].Equal(&web) || defs.Find("web") != &defs[3] || defs.Find("db") != nil {
+	if custom := defs.Custom(); len(custom) != 1 || !custom[0].Equal(&web) || defs.Find("web") != &defs[3] ||
+		defs.Find("db") != nil {
 		t.Errorf("%v", custom)
 	}
 	other := Definition{Name: "web", Namespaces: []Namespace{UTSNS}}
 	with := defs.With(Definitions{pod, other, {Name: "db", Namespaces: []Namespace{MntNS}}})
-	if got := with.Find("web").Rule(); got != "uts" || defs.Find("web").Rule() != "pid,net" || with.Find("pod").Rule() != "net,ipc" || with.Find("db") == nil {
+	if got := with.Find("web").Rule(); got != "uts" || defs.Find("web").Rule() != "pid,net" ||
+		with.Find("pod").Rule() != "net,ipc" || with.Find("db") == nil {
 		t.Errorf("%v, %v", with, defs)
 	}
 	for i := len(defs); i < MaxDefinitions+len(BuiltIn()); i++ {

@@ -20,7 +20,8 @@ func (t fixedSource) Containers(context.Context) ([]Info, error) { return t, nil
 func TestEndedContainers(t *testing.T) {
 	const gone = 1 << 22 // above every pid
 	info := func(id, cgroup string, owner uint32) Info {
-		return Info{Container: Container{ID: id, Name: id, Runtime: RuntimeRunc, PID: gone, StartTime: 1}, Owner: owner, cgroup: cgroup}
+		return Info{Container: Container{ID: id, Name: id, Runtime: RuntimeRunc, PID: gone, StartTime: 1}, Owner: owner,
+			cgroup: cgroup}
 	}
 	for _, c := range []struct {
 		name  string
@@ -36,7 +37,8 @@ func TestEndedContainers(t *testing.T) {
 		{"no cgroup", true, info("c", "", 0), "/demo/c"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r, err := NewResolver(&ResolverOptions{Root: newFixture(t, "41 31 0:38 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n").root, Sources: []Source{fixedSource{c.info}}})
+			r, err := NewResolver(&ResolverOptions{Root: newFixture(t,
+				"41 31 0:38 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n").root, Sources: []Source{fixedSource{c.info}}})
 			if err != nil {
 				t.Fatal(err)
 			}

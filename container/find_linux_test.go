@@ -39,7 +39,8 @@ func TestFind(t *testing.T) {
 	if warnings != nil {
 		t.Error(warnings)
 	}
-	r.Table().Add(Container{ID: "a", Name: "app", Pod: "shop", CgroupPath: "/jobs/a", Namespaces: Namespaces{NetNS: 1100, IPCNS: 1102}})
+	r.Table().Add(Container{ID: "a", Name: "app", Pod: "shop", CgroupPath: "/jobs/a",
+		Namespaces: Namespaces{NetNS: 1100, IPCNS: 1102}})
 	defs := BuiltIn()
 	for _, text := range []string{"job=cgroup=/jobs/*", "six=uts,ipc,mnt,pid,net,cgroup"} {
 		if err := defs.Add(*mustDefine(t, text)); err != nil {

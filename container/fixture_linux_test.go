@@ -34,7 +34,8 @@ func (f fixture) proc(pid, inner int, cgroup string, ns int) {
 		f.t.Fatal(err)
 	}
 	for n := range NumNS {
-		if err := os.Symlink(fmt.Sprintf("%v:[%d]", n, 100+int(n)+ns), filepath.Join(dir, "ns", n.String())); err != nil {
+		if err := os.Symlink(fmt.Sprintf("%v:[%d]", n, 100+int(n)+ns),
+			filepath.Join(dir, "ns", n.String())); err != nil {
 			f.t.Fatal(err)
 		}
 	}
@@ -55,7 +56,8 @@ func (f fixture) refresh() (*Resolver, []Warning) {
 // TestHybridV1Names has a container that its runtime put into v1 hierarchies
 // only, as old runtimes do on a hybrid machine.
 func TestHybridV1Names(t *testing.T) {
-	f := newFixture(t, "41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n42 31 0:39 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n")
+	f := newFixture(t, "41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n42 31 0:39 / "+
+		"/sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n")
 	f.cgroup("/sys/fs/cgroup/unified", "1\n7\n8\n")
 	f.cgroup("/sys/fs/cgroup/memory/docker/"+hexA, "7\n8\n")
 	f.proc(7, 1, "4:memory:/docker/"+hexA+"\n0::/\n", 1000)
@@ -65,7 +67,8 @@ func TestHybridV1Names(t *testing.T) {
 		t.Error(warnings)
 	}
 	c := one(t, r, hexA)
-	if c.Runtime != "docker" || c.CgroupID != 0 || c.PID != 7 || c.StartTime != 7e9 || r.Processes()[c] != 2 || len(r.Table().Containers()) != 1 {
+	if c.Runtime != "docker" || c.CgroupID != 0 || c.PID != 7 || c.StartTime != 7e9 || r.Processes()[c] != 2 ||
+		len(r.Table().Containers()) != 1 {
 		t.Errorf("%+v", c)
 	}
 	r.Table().Add(Container{ID: hexA, Name: "web"})
@@ -88,7 +91,8 @@ func TestV1(t *testing.T) {
 	f.proc(7, 1, "5:perf_event:/docker/"+hexA+"\n4:memory:/docker/"+hexA+"\n", 1000)
 	r, warnings := f.refresh()
 	c := one(t, r, hexA)
-	if want := inode(t, f.root+"/sys/fs/cgroup/perf_event/docker/"+hexA); warnings != nil || c.CgroupID != CgroupID(want) || c.PID != 7 || r.Processes()[c] != 1 {
+	if want := inode(t, f.root+"/sys/fs/cgroup/perf_event/docker/"+hexA); warnings != nil ||
+		c.CgroupID != CgroupID(want) || c.PID != 7 || r.Processes()[c] != 1 {
 		t.Errorf("%+v, %v", c, warnings)
 	}
 	f = newFixture(t, memory)
@@ -158,7 +162,8 @@ func TestHostNamespaces(t *testing.T) {
 		if kernel {
 			want, flags = 1000, 0x200000
 		}
-		write(t, f.root+"/proc/2/stat", fmt.Sprintf("2 (kthreadd) S 0 0 0 0 -1 %d 0 0 0 0 0 0 0 0 20 0 1 0 200 0", flags))
+		write(t, f.root+"/proc/2/stat",
+			fmt.Sprintf("2 (kthreadd) S 0 0 0 0 -1 %d 0 0 0 0 0 0 0 0 20 0 1 0 200 0", flags))
 		r, err := NewResolver(&ResolverOptions{Root: f.root, Sources: []Source{}})
 		if err != nil || r.Table().Host[NetNS] != 100+want {
 			t.Errorf("kernel's %v: %v, %v", kernel, r.Table().Host, err)

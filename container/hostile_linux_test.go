@@ -42,7 +42,8 @@ func TestUserCannotRename(t *testing.T) {
 		f := newFixture(t, "41 31 0:38 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n")
 		f.cgroup("/sys/fs/cgroup"+victim+"/docker-"+hexA+".scope", "")
 		f.cgroup("/sys/fs/cgroup"+slice+"/docker-"+hexA+".scope", "")
-		evil := slowSource{list: []Info{{Container: Container{ID: hexA, Name: "evil", Image: "evil", Pod: "evil", Labels: map[string]string{"k": "v"}}, Owner: 1000}}}
+		evil := slowSource{list: []Info{{Container: Container{ID: hexA, Name: "evil", Image: "evil", Pod: "evil",
+			Labels: map[string]string{"k": "v"}}, Owner: 1000}}}
 		r, err := NewResolver(&ResolverOptions{Root: f.root, Sources: []Source{evil}})
 		if err != nil {
 			t.Fatal(err)
@@ -57,7 +58,8 @@ func TestUserCannotRename(t *testing.T) {
 				t.Errorf("%+v", c)
 			}
 		}
-		if len(named) != 2 || named[victim+"/docker-"+hexA+".scope"] != "" || named[slice+"/docker-"+hexA+".scope"] != "evil" {
+		if len(named) != 2 || named[victim+"/docker-"+hexA+".scope"] != "" ||
+			named[slice+"/docker-"+hexA+".scope"] != "evil" {
 			t.Errorf("%q", named)
 		}
 	}
@@ -69,7 +71,8 @@ func TestUsersShareTheirTime(t *testing.T) {
 	f.cgroup("/sys/fs/cgroup/a", "")
 	var given []time.Duration
 	slow := userSource{slowSource{hang: true, took: &given}}
-	r, err := NewResolver(&ResolverOptions{Root: f.root, Timeout: 200 * time.Millisecond, Sources: []Source{slow, slow, slow, slowSource{took: &given}}})
+	r, err := NewResolver(&ResolverOptions{Root: f.root, Timeout: 200 * time.Millisecond,
+		Sources: []Source{slow, slow, slow, slowSource{took: &given}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +133,8 @@ func TestJoinFew(t *testing.T) {
 	for i := range 1000 {
 		errs = append(errs, fmt.Errorf("error %d", i))
 	}
-	if err := joinFew(errs); !errors.Is(err, errs[7]) || errors.Is(err, errs[8]) || !strings.HasSuffix(err.Error(), "and 992 more") {
+	if err := joinFew(errs); !errors.Is(err, errs[7]) || errors.Is(err, errs[8]) ||
+		!strings.HasSuffix(err.Error(), "and 992 more") {
 		t.Error(err)
 	}
 	if err := joinFew(slices.Clone(errs[:8])); strings.Contains(err.Error(), "more") {

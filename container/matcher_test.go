@@ -15,8 +15,10 @@ import (
 func names(t *testing.T, m Matcher) string {
 	t.Helper()
 	list := []*Container{
-		{Kind: KindContainer, Name: "web", ID: "0123456789ab", Image: "reg.example:5000/team/nginx:1.27", Labels: map[string]string{"app": "web", "tier": "front"}},
-		{Kind: KindContainer, Name: "nginx", ID: "0124", Pod: "p-0", PodNamespace: "prod", PodUID: "u-1", Labels: map[string]string{"app": "web"}},
+		{Kind: KindContainer, Name: "web", ID: "0123456789ab", Image: "reg.example:5000/team/nginx:1.27",
+			Labels: map[string]string{"app": "web", "tier": "front"}},
+		{Kind: KindContainer, Name: "nginx", ID: "0124", Pod: "p-0", PodNamespace: "prod", PodUID: "u-1",
+			Labels: map[string]string{"app": "web"}},
 		{Kind: KindContainer, Name: "db", ID: "ffff", Pod: "p-1", PodNamespace: "test", CgroupPath: "/pods/db"},
 		{Kind: KindUnit, ID: "nginx.service"},
 	}
@@ -33,8 +35,10 @@ func names(t *testing.T, m Matcher) string {
 
 func TestMatcher(t *testing.T) {
 	for text, m := range map[string]Matcher{
-		"web": {Names: []string{"web"}}, "nginx ": {Names: []string{"nginx"}}, // the container and the unit, not the image
-		"web db": {Names: []string{"db", "web"}}, "web nginx": {Names: []string{"*n*x*"}}, "db": {Names: []string{"/pods"}},
+		// the container and the unit, not the image
+		"web": {Names: []string{"web"}}, "nginx ": {Names: []string{"nginx"}},
+		"web db": {Names: []string{"db", "web"}}, "web nginx": {Names: []string{"*n*x*"}},
+		"db": {Names: []string{"/pods"}},
 	} {
 		if got := names(t, m); got != text {
 			t.Errorf("%s: %q, want %q", m.String(), got, text)
@@ -44,12 +48,18 @@ func TestMatcher(t *testing.T) {
 		m    Matcher
 		want string
 	}{
-		{Matcher{Images: []string{"nginx"}}, "web"}, {Matcher{Images: []string{"team/nginx:1.27"}}, "web"}, {Matcher{Images: []string{"nginx:1.26"}}, "--image nginx:1.26: no such container"},
-		{Matcher{Images: []string{"ngi*"}}, "web"}, {Matcher{Pods: []string{"p-*"}}, "nginx db"}, {Matcher{Pods: []string{"prod/p-0"}}, "nginx"}, {Matcher{Pods: []string{"u-1"}}, "nginx"},
-		{Matcher{Pods: []string{"p-*"}, Namespaces: []string{"test"}}, "db"}, {Matcher{Names: []string{"web"}, Namespaces: []string{"test"}}, `"web": no such container`},
-		{Matcher{Names: []string{"docker://0123456789ab"}}, "web"}, {Matcher{Names: []string{"containerd://ff*"}}, "db"}, {Matcher{Names: []string{"fff"}}, "db"},
-		{Matcher{Names: []string{"012"}}, `"012" (0123456789ab and 0124): id prefix is not unique`}, {Matcher{Names: []string{"ff"}}, `"ff": no such container`},
-		{Matcher{Labels: labels(t, "app=web")}, "web nginx"}, {Matcher{Labels: labels(t, "app=web,tier!=front")}, "nginx"}, {Matcher{Labels: labels(t, "tier")}, "web"},
+		{Matcher{Images: []string{"nginx"}}, "web"}, {Matcher{Images: []string{"team/nginx:1.27"}}, "web"},
+		{Matcher{Images: []string{"nginx:1.26"}}, "--image nginx:1.26: no such container"},
+		{Matcher{Images: []string{"ngi*"}}, "web"}, {Matcher{Pods: []string{"p-*"}}, "nginx db"},
+		{Matcher{Pods: []string{"prod/p-0"}}, "nginx"}, {Matcher{Pods: []string{"u-1"}}, "nginx"},
+		{Matcher{Pods: []string{"p-*"}, Namespaces: []string{"test"}}, "db"},
+		{Matcher{Names: []string{"web"}, Namespaces: []string{"test"}}, `"web": no such container`},
+		{Matcher{Names: []string{"docker://0123456789ab"}}, "web"},
+		{Matcher{Names: []string{"containerd://ff*"}}, "db"}, {Matcher{Names: []string{"fff"}}, "db"},
+		{Matcher{Names: []string{"012"}}, `"012" (0123456789ab and 0124): id prefix is not unique`},
+		{Matcher{Names: []string{"ff"}}, `"ff": no such container`},
+		{Matcher{Labels: labels(t, "app=web")}, "web nginx"},
+		{Matcher{Labels: labels(t, "app=web,tier!=front")}, "nginx"}, {Matcher{Labels: labels(t, "tier")}, "web"},
 		{Matcher{Labels: labels(t, "app==web,!tier")}, "nginx"}, {Matcher{}, "web nginx db "},
 	} {
 		if got := names(t, tt.m); got != tt.want {

@@ -21,8 +21,9 @@ import (
 type podman struct{ dir string }
 
 func (p podman) command(args ...string) *exec.Cmd {
-	return exec.Command("podman", append([]string{"--root", p.dir + "/st", "--runroot", p.dir + "/run", "--storage-driver", "vfs",
-		"--runtime", "runc", "--cgroup-manager", "cgroupfs", "--events-backend", "file"}, args...)...)
+	return exec.Command("podman",
+		append([]string{"--root", p.dir + "/st", "--runroot", p.dir + "/run", "--storage-driver", "vfs",
+			"--runtime", "runc", "--cgroup-manager", "cgroupfs", "--events-backend", "file"}, args...)...)
 }
 
 func (p podman) run(t *testing.T, args ...string) string {
@@ -91,8 +92,10 @@ func TestPodman(t *testing.T) {
 			testutil.AwaitEnd(t, conmon)
 		}
 	})
-	id := p.run(t, "run", "-d", "-i", "--name", name, "--label", "team=blue", "--network", "none", "--cgroup-parent", parent.Path,
-		"--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1000:1000", "--rootfs", filepath.Join(p.dir, "rootfs"), "/bin/cat")
+	id := p.run(t, "run", "-d", "-i", "--name", name, "--label", "team=blue", "--network", "none", "--cgroup-parent",
+		parent.Path,
+		"--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1000:1000", "--rootfs", filepath.Join(p.dir, "rootfs"),
+		"/bin/cat")
 	if conmon, err = strconv.Atoi(p.run(t, "inspect", "--format", "{{.State.ConmonPid}}", name)); err != nil {
 		t.Fatal(err)
 	}

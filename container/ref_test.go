@@ -30,7 +30,8 @@ func TestFromCgroupPath(t *testing.T) {
 		{"</docker/" + hexA + ">/init.scope", Ref{Runtime: "docker", ID: hexA}},
 		{"/system.slice/docker-" + hexA + ".scope", Ref{Runtime: "docker", ID: hexA}},
 		{"</system.slice/docker-" + hexA + ".scope>/system.slice/nginx.service", Ref{Runtime: "docker", ID: hexA}},
-		{"/user.slice/user-1000.slice/user@1000.service/user.slice/docker-" + hexA + ".scope", Ref{Runtime: "docker", ID: hexA}},
+		{"/user.slice/user-1000.slice/user@1000.service/user.slice/docker-" + hexA + ".scope",
+			Ref{Runtime: "docker", ID: hexA}},
 		{"/actions_job/" + hexA, Ref{ID: hexA}},
 		{"/system.slice:docker:" + hexA, Ref{Runtime: "docker", ID: hexA}},
 		{"/docker/" + hexB + "/docker/" + hexA, Ref{Runtime: "docker", ID: hexA}},
@@ -44,27 +45,35 @@ func TestFromCgroupPath(t *testing.T) {
 		{"/kubepods/burstable/pod" + mir + "/" + hexA, pod("", "burstable", mir)},
 		{"/kubepods/burstable/pod" + uid + "/crio-" + hexA, pod("crio", "burstable", uid)},
 		// Kubernetes, systemd driver.
-		{"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" + uid_ + ".slice/cri-containerd-" + hexA + ".scope",
+		{"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" + uid_ + ".slice/cri-containerd-" + hexA +
+			".scope",
 			pod("containerd", "burstable", uid)},
-		{"/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod" + uid_ + ".slice/docker-" + hexA + ".scope",
+		{"/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod" + uid_ + ".slice/docker-" + hexA +
+			".scope",
 			pod("docker", "besteffort", uid)},
 		{"/kubepods.slice/kubepods-pod" + uid_ + ".slice/crio-" + hexA + ".scope", pod("crio", "guaranteed", uid)},
-		{"</kubepods.slice/kubepods-pod" + uid_ + ".slice/crio-" + hexA + ".scope>/container", pod("crio", "guaranteed", uid)},
-		{"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" + mir + ".slice/cri-containerd-" + hexA + ".scope",
+		{"</kubepods.slice/kubepods-pod" + uid_ + ".slice/crio-" + hexA + ".scope>/container",
+			pod("crio", "guaranteed", uid)},
+		{"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" + mir + ".slice/cri-containerd-" + hexA +
+			".scope",
 			pod("containerd", "burstable", mir)},
 		{"/system.slice/containerd.service/kubepods-burstable-pod" + uid_ + ".slice:cri-containerd:" + hexA,
 			pod("containerd", "burstable", uid)},
 		// kind: a node in a Docker container.
 		{"/docker/" + hexB + "/kubelet/kubepods/besteffort/pod" + uid + "/" + hexA, pod("", "besteffort", uid)},
-		{"/system.slice/docker-" + hexB + ".scope/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-burstable.slice/" +
-			"kubelet-kubepods-burstable-pod" + uid_ + ".slice/cri-containerd-" + hexA + ".scope", pod("containerd", "burstable", uid)},
+		{"/system.slice/docker-" + hexB +
+			".scope/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-burstable.slice/" +
+			"kubelet-kubepods-burstable-pod" + uid_ + ".slice/cri-containerd-" + hexA + ".scope",
+			pod("containerd", "burstable", uid)},
 		// Podman: root, rootless, cgroupfs, in a pod, in its own service.
 		{"/machine.slice/libpod-" + hexA + ".scope", Ref{Runtime: "podman", ID: hexA}},
 		{"</machine.slice/libpod-" + hexA + ".scope>/container", Ref{Runtime: "podman", ID: hexA}},
-		{"</user.slice/user-1000.slice/user@1000.service/user.slice/libpod-" + hexA + ".scope>/container", Ref{Runtime: "podman", ID: hexA}},
+		{"</user.slice/user-1000.slice/user@1000.service/user.slice/libpod-" + hexA + ".scope>/container",
+			Ref{Runtime: "podman", ID: hexA}},
 		{"/libpod_parent/libpod-" + hexA, Ref{Runtime: "podman", ID: hexA}},
 		{"/libpod_parent/" + hexA, Ref{Runtime: "podman", ID: hexA}},
-		{"/machine.slice/machine-libpod_pod_" + hexB + ".slice/libpod-" + hexA + ".scope", Ref{Runtime: "podman", ID: hexA}},
+		{"/machine.slice/machine-libpod_pod_" + hexB + ".slice/libpod-" + hexA + ".scope",
+			Ref{Runtime: "podman", ID: hexA}},
 		{"/system.slice/web.service/libpod-payload-" + hexA, Ref{Runtime: "podman", ID: hexA}},
 		// ECS: EC2 and Fargate.
 		{"/ecs/" + "5e6d0b6e-6d2a-4f6b-8f9d-3b6b3f4a2a11" + "/" + hexA, Ref{Runtime: "ecs", ID: hexA}},
@@ -78,7 +87,8 @@ func TestFromCgroupPath(t *testing.T) {
 		// Machines of systemd.
 		{`</machine.slice/machine-deb\x2d12.scope>/payload`, Ref{Runtime: "nspawn", ID: `deb\x2d12`}},
 		{"</machine.slice/systemd-nspawn@deb.service>/payload", Ref{Runtime: "nspawn", ID: "deb"}},
-		{`</machine.slice/machine-qemu\x2d1\x2dvm.scope>/libvirt/emulator`, Ref{Runtime: "libvirt", ID: `qemu\x2d1\x2dvm`}},
+		{`</machine.slice/machine-qemu\x2d1\x2dvm.scope>/libvirt/emulator`,
+			Ref{Runtime: "libvirt", ID: `qemu\x2d1\x2dvm`}},
 		// Heirs of Docker that nobody told us of.
 		{"/system.slice/isulad-" + hexA + ".scope", Ref{Runtime: "isulad", ID: hexA}},
 		// Units.
@@ -91,12 +101,15 @@ func TestFromCgroupPath(t *testing.T) {
 		{"/user.slice/user-1000.slice/user@1000.service/app.slice/app-org.gnome.Terminal.slice/vte-spawn-7be4c1f8-49e9-4cd2-9b7f-2f9bda7e4d1c.scope",
 			Ref{Kind: KindUnit, Runtime: "systemd", ID: "vte-spawn-7be4c1f8-49e9-4cd2-9b7f-2f9bda7e4d1c.scope"}},
 		// Monitors are not in the container.
-		{"/machine.slice/libpod-conmon-" + hexA + ".scope", Ref{Kind: KindUnit, Runtime: "systemd", ID: "libpod-conmon-" + hexA + ".scope"}},
-		{"/system.slice/crio-conmon-" + hexA + ".scope", Ref{Kind: KindUnit, Runtime: "systemd", ID: "crio-conmon-" + hexA + ".scope"}},
+		{"/machine.slice/libpod-conmon-" + hexA + ".scope",
+			Ref{Kind: KindUnit, Runtime: "systemd", ID: "libpod-conmon-" + hexA + ".scope"}},
+		{"/system.slice/crio-conmon-" + hexA + ".scope",
+			Ref{Kind: KindUnit, Runtime: "systemd", ID: "crio-conmon-" + hexA + ".scope"}},
 		{"/libpod_parent/conmon-" + hexA, Ref{}},
 		{"/lxc.monitor.web1", Ref{}},
 		// Neither.
-		{"/", Ref{}}, {"", Ref{}}, {"/..", Ref{}}, {"/gantry-demo/a", Ref{}}, {"/init.scope/", Ref{Kind: KindUnit, Runtime: "systemd", ID: "init.scope"}},
+		{"/", Ref{}}, {"", Ref{}}, {"/..", Ref{}}, {"/gantry-demo/a", Ref{}},
+		{"/init.scope/", Ref{Kind: KindUnit, Runtime: "systemd", ID: "init.scope"}},
 		{"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" + uid_ + ".slice", Ref{}},
 		{"/docker/" + hexA[1:], Ref{}}, {"/docker/" + strings.ToUpper(hexA), Ref{}}, {"/docker/" + hexA + "0", Ref{}},
 		{"/a/.scope", Ref{}}, {"/a/.service", Ref{}}, {"/lxc.payload.", Ref{}},
@@ -116,8 +129,10 @@ func TestFromCgroupPath(t *testing.T) {
 }
 
 func FuzzFromCgroupPath(f *testing.F) {
-	for _, p := range []string{"/", "/docker/" + hexA, "/a-" + hexA + ".scope/b", "/lxc.payload.x/lxc/y", "/system.slice:docker:" + hexB,
-		"/kubepods/burstable/pod" + uid + "/" + hexA, "/kubepods-besteffort-pod" + uid_ + ".slice/crio-" + hexA + ".scope",
+	for _, p := range []string{"/", "/docker/" + hexA, "/a-" + hexA + ".scope/b", "/lxc.payload.x/lxc/y",
+		"/system.slice:docker:" + hexB,
+		"/kubepods/burstable/pod" + uid + "/" + hexA,
+		"/kubepods-besteffort-pod" + uid_ + ".slice/crio-" + hexA + ".scope",
 		"/machine-a.scope", "/systemd-nspawn@x.service", "/a/b.service/", "/" + mir + "-1"} {
 		f.Add(p)
 	}

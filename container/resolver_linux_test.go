@@ -64,21 +64,24 @@ func checkTwo(t *testing.T, docker, plain *testutil.Container, runtime string) {
 	t.Helper()
 	r := refresh(t, nil)
 	c := one(t, r, docker.ID)
-	if c.Runtime != "docker" || c.CgroupPath != docker.CgroupPath || c.PID != docker.PID || c.StartTime == 0 || c.Created.IsZero() {
+	if c.Runtime != "docker" || c.CgroupPath != docker.CgroupPath || c.PID != docker.PID || c.StartTime == 0 ||
+		c.Created.IsZero() {
 		t.Errorf("%+v", c)
 	}
 	p := one(t, r, plain.ID)
 	if p.Runtime != runtime || p.CgroupPath != plain.CgroupPath || p.PID != plain.PID || p == c {
 		t.Errorf("%+v", p)
 	}
-	if c.Namespaces[PIDNS] == p.Namespaces[PIDNS] || c.Namespaces[MntNS] == r.Table().Host[MntNS] || c.Namespaces[MntNS] == 0 {
+	if c.Namespaces[PIDNS] == p.Namespaces[PIDNS] || c.Namespaces[MntNS] == r.Table().Host[MntNS] ||
+		c.Namespaces[MntNS] == 0 {
 		t.Errorf("namespaces %v, %v", c.Namespaces, p.Namespaces)
 	}
 	for _, tc := range []struct {
 		got  *Container
 		want *testutil.Container
 	}{{c, docker}, {p, plain}} {
-		if id := inode(t, tc.want.CgroupDir); tc.got.CgroupID != CgroupID(id) || r.Table().ByCgroup(CgroupID(id)) != tc.got {
+		if id := inode(t, tc.want.CgroupDir); tc.got.CgroupID != CgroupID(id) ||
+			r.Table().ByCgroup(CgroupID(id)) != tc.got {
 			t.Errorf("cgroup %d, want %d", tc.got.CgroupID, id)
 		}
 		if n := r.Processes()[tc.got]; n < 1 {
@@ -225,7 +228,9 @@ func TestResolverInside(t *testing.T) {
 	outer := refresh(t, &ResolverOptions{Sources: []Source{}})
 	cg := testutil.NewCgroup(t, "inside/deep")
 	// The shell enters the cgroup; its parent stays outside.
-	cmd := exec.Command("sh", "-c", `echo $$ > "$1"/cgroup.procs && exec unshare -C "$2" -test.run '^TestResolverInside$'`, "sh", cg.Dir, os.Args[0])
+	cmd := exec.Command("sh", "-c",
+		`echo $$ > "$1"/cgroup.procs && exec unshare -C "$2" -test.run '^TestResolverInside$'`, "sh", cg.Dir,
+		os.Args[0])
 	cmd.Env = append(os.Environ(), insideEnv+"=1")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -307,7 +312,8 @@ func TestClip(t *testing.T) {
 
 func TestDefaultSources(t *testing.T) {
 	root := t.TempDir()
-	for _, dir := range []string{"run/user/1000/crun", "run/containerd/runc/k8s.io", "run/user/1000/podman/podman.sock"} {
+	for _, dir := range []string{"run/user/1000/crun", "run/containerd/runc/k8s.io",
+		"run/user/1000/podman/podman.sock"} {
 		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -316,8 +322,10 @@ func TestDefaultSources(t *testing.T) {
 	for _, s := range DefaultSources(root) {
 		names = append(names, s.Name())
 	}
-	for _, want := range []string{"OCI state (" + root + "/run/runc)", "OCI state (" + root + "/run/containerd/runc/k8s.io)",
-		"OCI state (" + root + "/run/user/1000/crun)", "docker (" + root + "/run/docker.sock)", "podman (" + root + "/run/user/1000/podman/podman.sock)"} {
+	for _, want := range []string{"OCI state (" + root + "/run/runc)",
+		"OCI state (" + root + "/run/containerd/runc/k8s.io)",
+		"OCI state (" + root + "/run/user/1000/crun)", "docker (" + root + "/run/docker.sock)",
+		"podman (" + root + "/run/user/1000/podman/podman.sock)"} {
 		if !slices.Contains(names, want) {
 			t.Errorf("%s is not among %q", want, names)
 		}

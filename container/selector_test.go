@@ -147,8 +147,10 @@ func TestMatchStars(t *testing.T) {
 		pattern, text string
 		want          bool
 	}{
-		{"web", "web", true}, {"web", "web1", false}, {"", "", true}, {"", "x", false}, {"*", "", true}, {"**", "x", true},
-		{"a*a", "a", false}, {"a*a", "aa", true}, {"*a*b", "xaxbxb", true}, {"*a*b", "ba", false}, {"a*b*b", "ab", false},
+		{"web", "web", true}, {"web", "web1", false}, {"", "", true}, {"", "x", false}, {"*", "", true},
+		{"**", "x", true},
+		{"a*a", "a", false}, {"a*a", "aa", true}, {"*a*b", "xaxbxb", true}, {"*a*b", "ba", false},
+		{"a*b*b", "ab", false},
 		{"w.b*", "web", false}, {"web\xff*", "web\xff-1", true}, {"*\xff", "web", false}, {"a*c", "a\nb\nc", true},
 	} {
 		if got := MatchStars(tt.pattern, tt.text); got != tt.want {
@@ -172,7 +174,8 @@ func TestSelectPatterns(t *testing.T) {
 		table.Add(Container{Name: name, ID: strings.Repeat(string(rune('a'+i)), 64), Image: "shop/" + name[:2]})
 	}
 	for sel, want := range map[string]int{
-		"web-*": 2, "*": 3, "*-2": 1, "w*1": 1, "shop/*": 3, "cc*": 1, "web-1": 1, "aaa": 1, "web": 0, "eb-*": 0, "w.b*": 0, "[a-w]eb*": 0,
+		"web-*": 2, "*": 3, "*-2": 1, "w*1": 1, "shop/*": 3, "cc*": 1, "web-1": 1, "aaa": 1, "web": 0, "eb-*": 0,
+		"w.b*": 0, "[a-w]eb*": 0,
 	} {
 		found, err := table.Select(ByName(sel))
 		if len(found) != want || (want == 0) != errors.Is(err, ErrNoMatch) {
@@ -182,7 +185,8 @@ func TestSelectPatterns(t *testing.T) {
 }
 
 func FuzzParseChoice(f *testing.F) {
-	for _, s := range []string{"web", "pod:any", "pod:net:5,ipc:6", "net:5,ipc:6,cgroup:/x,y", "job:mnt:7,cgroup:#9", "pod:", ":any", "x:any"} {
+	for _, s := range []string{"web", "pod:any", "pod:net:5,ipc:6", "net:5,ipc:6,cgroup:/x,y", "job:mnt:7,cgroup:#9",
+		"pod:", ":any", "x:any"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

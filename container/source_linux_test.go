@@ -47,7 +47,8 @@ func fakeDocker(t *testing.T, handler http.HandlerFunc) string {
 	return socket
 }
 
-const dockerAnswer = `[{"Id":"` + hexA + `","Names":["/web"],"Image":"nginx:1.25","ImageID":"sha256:605c77e624ddb75e6110f997c58876baa13f8754486b461117934b24a9dc3a85",
+const dockerAnswer = `[{"Id":"` + hexA +
+	`","Names":["/web"],"Image":"nginx:1.25","ImageID":"sha256:605c77e624ddb75e6110f997c58876baa13f8754486b461117934b24a9dc3a85",
 "Command":"/docker-entrypoint.sh nginx -g 'daemon off;'","Created":1643728996,"Ports":[],"Labels":{"com.docker.compose.project":"shop"},
 "State":"running","Status":"Up 3 minutes","HostConfig":{"NetworkMode":"default"},"NetworkSettings":{"Networks":{}},"Mounts":[]},
 {"Id":"` + hexB + `","Names":["/k8s_app_shop-0_prod_` + uid + `_0"],"Image":"sha256:605c","Created":0,
@@ -70,7 +71,8 @@ func TestDocker(t *testing.T) {
 	}
 	want := []Container{
 		{ID: hexA, Name: "web", Runtime: "docker", Image: "nginx:1.25", Created: time.Unix(1643728996, 0).UTC()},
-		{ID: hexB, Name: "app", Runtime: "docker", Image: "sha256:605c", Pod: "shop-0", PodNamespace: "prod", PodUID: uid},
+		{ID: hexB, Name: "app", Runtime: "docker", Image: "sha256:605c", Pod: "shop-0", PodNamespace: "prod",
+			PodUID: uid},
 	}
 	for i := range want {
 		if diff := cmp.Diff(want[i], list[i].Container, ignoreLabels); diff != "" {
@@ -148,7 +150,8 @@ func TestMissingSockets(t *testing.T) {
 	l.Close()
 	ctx := context.Background()
 	for _, make := range []func(string) Source{
-		func(s string) Source { return Docker{s} }, func(s string) Source { return Podman{s} }, func(s string) Source { return CRI{s, ""} },
+		func(s string) Source { return Docker{s} }, func(s string) Source { return Podman{s} },
+		func(s string) Source { return CRI{s, ""} },
 	} {
 		if list, err := make(filepath.Join(dir, "none")).Containers(ctx); list != nil || err != nil {
 			t.Errorf("missing: %v, %v", list, err)
@@ -188,8 +191,9 @@ func (fakeCRI) ListContainers(_ context.Context, req *cri.ListContainersRequest)
 		return nil, errors.New("not asked for what runs")
 	}
 	return &cri.ListContainersResponse{Containers: []*cri.Container{
-		{Id: hexA, PodSandboxId: hexB, Metadata: &cri.ContainerMetadata{Name: "app"}, CreatedAt: 6e9, Labels: map[string]string{"a": "b"},
-			Image: &cri.ImageSpec{Image: "sha256:605c", UserSpecifiedImage: "registry.example/shop:v3"}},
+		{Id: hexA, PodSandboxId: hexB, Metadata: &cri.ContainerMetadata{Name: "app"}, CreatedAt: 6e9,
+			Labels: map[string]string{"a": "b"},
+			Image:  &cri.ImageSpec{Image: "sha256:605c", UserSpecifiedImage: "registry.example/shop:v3"}},
 		{Id: "no-pod", Labels: map[string]string{"io.kubernetes.pod.name": "other"}},
 	}}, nil
 }
@@ -214,8 +218,10 @@ func TestCRI(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []Container{
-		{ID: hexB, Name: "POD", Runtime: "containerd", Pod: "shop-0", PodNamespace: "prod", PodUID: uid, Created: time.Unix(5, 0).UTC()},
-		{ID: hexA, Name: "app", Runtime: "containerd", Image: "registry.example/shop:v3", Pod: "shop-0", PodNamespace: "prod", PodUID: uid,
+		{ID: hexB, Name: "POD", Runtime: "containerd", Pod: "shop-0", PodNamespace: "prod", PodUID: uid,
+			Created: time.Unix(5, 0).UTC()},
+		{ID: hexA, Name: "app", Runtime: "containerd", Image: "registry.example/shop:v3", Pod: "shop-0",
+			PodNamespace: "prod", PodUID: uid,
 			Created: time.Unix(6, 0).UTC()},
 		{ID: "no-pod", Runtime: "containerd", Pod: "other"},
 	}
@@ -251,7 +257,8 @@ func TestCRINames(t *testing.T) {
 	if got := r.table.Label(7); got != hexA[:12] {
 		t.Errorf("before: %s", got)
 	}
-	if err := r.ask(context.Background(), CRI{serveCRI(t, fakeCRI{}), RuntimeContainerd}, r.timeout); os.Getuid() == 0 && err != nil {
+	if err := r.ask(context.Background(), CRI{serveCRI(t, fakeCRI{}), RuntimeContainerd},
+		r.timeout); os.Getuid() == 0 && err != nil {
 		t.Fatal(err)
 	}
 	if os.Getuid() != 0 {
@@ -293,8 +300,10 @@ func TestKubelet(t *testing.T) {
 func TestContainerdTasks(t *testing.T) {
 	dir := t.TempDir()
 	config, err := json.Marshal(map[string]any{"ociVersion": "1.1.0", "annotations": map[string]string{
-		"io.kubernetes.cri.container-name": "app", "io.kubernetes.cri.container-type": "container", "io.kubernetes.cri.sandbox-name": "shop-0",
-		"io.kubernetes.cri.sandbox-namespace": "prod", "io.kubernetes.cri.sandbox-uid": uid, "io.kubernetes.cri.image-name": "shop:v3"}})
+		"io.kubernetes.cri.container-name": "app", "io.kubernetes.cri.container-type": "container",
+		"io.kubernetes.cri.sandbox-name":      "shop-0",
+		"io.kubernetes.cri.sandbox-namespace": "prod", "io.kubernetes.cri.sandbox-uid": uid,
+		"io.kubernetes.cri.image-name": "shop:v3"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -317,7 +326,8 @@ func TestContainerdTasks(t *testing.T) {
 		got[in.PID] = in.Container
 	}
 	want := map[int]Container{
-		41: {ID: hexA, Name: "app", Runtime: "containerd", Image: "shop:v3", Pod: "shop-0", PodNamespace: "prod", PodUID: uid, PID: 41},
+		41: {ID: hexA, Name: "app", Runtime: "containerd", Image: "shop:v3", Pod: "shop-0", PodNamespace: "prod",
+			PodUID: uid, PID: 41},
 		42: {ID: hexB, Name: "POD", Runtime: "containerd", PID: 42},
 		43: {ID: "hand", Name: "hand", Runtime: "containerd", PID: 43},
 		44: {ID: hexA, Runtime: "docker", PID: 44},
@@ -330,7 +340,8 @@ func TestContainerdTasks(t *testing.T) {
 // TestHostileState has files that a user could put where gantry looks.
 func TestHostileState(t *testing.T) {
 	dir := t.TempDir()
-	write(t, dir+"/good/state.json", `{"init_process_pid":7,"init_process_start":3,"created":"2026-01-02T03:04:05Z","cgroup_paths":{"":"/sys/fs/cgroup/x"}}`)
+	write(t, dir+"/good/state.json",
+		`{"init_process_pid":7,"init_process_start":3,"created":"2026-01-02T03:04:05Z","cgroup_paths":{"":"/sys/fs/cgroup/x"}}`)
 	write(t, dir+"/json/state.json", "{")
 	write(t, dir+"/type/status", `{"pid":"x"}`)
 	write(t, dir+"/big/state.json", strings.Repeat(" ", maxSourceFile+1))
@@ -348,7 +359,8 @@ func TestHostileState(t *testing.T) {
 		}
 	}
 	list, err := OCIState{dir}.Containers(context.Background())
-	if len(list) != 1 || list[0].ID != "good" || list[0].PID != 7 || list[0].StartTime != 30e6 || list[0].cgroup != "/sys/fs/cgroup/x" {
+	if len(list) != 1 || list[0].ID != "good" || list[0].PID != 7 || list[0].StartTime != 30e6 ||
+		list[0].cgroup != "/sys/fs/cgroup/x" {
 		t.Errorf("%+v", list)
 	}
 	for _, name := range []string{"json", "type", "big", "fifo", "link", "dir"} {

@@ -29,14 +29,21 @@ func TestStates(t *testing.T) {
 		fifo   bool
 		want   State
 	}{
-		{"v2", unified, "7\n", map[string]string{"cg2/a/cgroup.events": "populated 1\nfrozen 0\n"}, false, StateRunning},
-		{"v2, paused", unified, "7\n", map[string]string{"cg2/a/cgroup.events": "populated 1\nfrozen 1\n"}, false, StatePaused},
-		{"v2, created", unified, "7\n", map[string]string{"cg2/a/cgroup.events": "populated 1\nfrozen 0\n"}, true, StateCreated},
+		{"v2", unified, "7\n", map[string]string{"cg2/a/cgroup.events": "populated 1\nfrozen 0\n"}, false,
+			StateRunning},
+		{"v2, paused", unified, "7\n", map[string]string{"cg2/a/cgroup.events": "populated 1\nfrozen 1\n"}, false,
+			StatePaused},
+		{"v2, created", unified, "7\n", map[string]string{"cg2/a/cgroup.events": "populated 1\nfrozen 0\n"}, true,
+			StateCreated},
 		{"v2, exited", unified, "", nil, false, StateExited},
 		{"an old kernel that tells nothing", unified, "7\n", nil, false, StateRunning},
-		{"hybrid, paused", unified + freezer, "7\n", map[string]string{"cg2/a/cgroup.events": "frozen 0\n", "freezer/f/freezer.state": "FROZEN\n"}, false, StatePaused},
-		{"hybrid, not yet", unified + freezer, "7\n", map[string]string{"freezer/f/freezer.state": "FREEZING\n"}, false, StateRunning},
-		{"hybrid, running", unified + freezer, "7\n", map[string]string{"freezer/f/freezer.state": "THAWED\n"}, false, StateRunning},
+		{"hybrid, paused", unified + freezer, "7\n",
+			map[string]string{"cg2/a/cgroup.events": "frozen 0\n", "freezer/f/freezer.state": "FROZEN\n"}, false,
+			StatePaused},
+		{"hybrid, not yet", unified + freezer, "7\n", map[string]string{"freezer/f/freezer.state": "FREEZING\n"}, false,
+			StateRunning},
+		{"hybrid, running", unified + freezer, "7\n", map[string]string{"freezer/f/freezer.state": "THAWED\n"}, false,
+			StateRunning},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := newFixture(t, tt.mounts)

@@ -25,7 +25,8 @@ func TestTableFallback(t *testing.T) {
 	tab.AddCgroup(14, "/system.slice/nginx.service")
 
 	for id, want := range map[CgroupID]string{
-		1: "/", 10: "/docker", 11: hexA[:12], 12: hexA[:12], 13: "/gantry-demo/a/sub", 14: "nginx.service", 99: "cgroup:99",
+		1: "/", 10: "/docker", 11: hexA[:12], 12: hexA[:12], 13: "/gantry-demo/a/sub", 14: "nginx.service",
+		99: "cgroup:99",
 	} {
 		if got := tab.Label(id); got != want {
 			t.Errorf("label of %d: %q, want %q", id, got, want)
@@ -57,14 +58,16 @@ func TestTableMerge(t *testing.T) {
 	labels := map[string]string{"a": "1"}
 	c := tab.Add(Container{ID: hexA, Name: "old", Runtime: "runc", PID: 7, StartTime: 70, Labels: labels})
 	labels["a"] = "changed by the caller"
-	tab.Add(Container{ID: hexA, Name: "new", Labels: map[string]string{"b": "2"}, Namespaces: Namespaces{PIDNS: 3, MntNS: 4}})
+	tab.Add(Container{ID: hexA, Name: "new", Labels: map[string]string{"b": "2"},
+		Namespaces: Namespaces{PIDNS: 3, MntNS: 4}})
 	want := Container{ID: hexA, Name: "new", Runtime: "docker", PID: 7, StartTime: 70, CgroupID: 5,
 		CgroupPath: "/system.slice/docker-" + hexA + ".scope", Labels: map[string]string{"a": "1", "b": "2"},
 		Namespaces: Namespaces{PIDNS: 3, MntNS: 4}}
 	if diff := cmp.Diff(want, *c); diff != "" {
 		t.Error(diff)
 	}
-	if tab.ByNamespaces(Namespaces{PIDNS: 3, MntNS: 4, NetNS: 9}) != c || tab.ByNamespaces(Namespaces{PIDNS: 3}) != nil {
+	if tab.ByNamespaces(Namespaces{PIDNS: 3, MntNS: 4, NetNS: 9}) != c ||
+		tab.ByNamespaces(Namespaces{PIDNS: 3}) != nil {
 		t.Error("lookup by namespaces")
 	}
 	// A runtime's own word beats systemd's view of the same cgroup.
@@ -88,7 +91,8 @@ func TestTableReuse(t *testing.T) {
 	tab.Add(Container{ID: "a", Name: "first", CgroupID: 5, StartTime: 100})
 	tab.Add(Container{ID: "b", Name: "second", CgroupID: 5, StartTime: 300})
 	tab.Add(Container{ID: "a", Name: "again", CgroupID: 5, StartTime: 500})
-	for at, want := range map[uint64]string{0: "first", 100: "first", 299: "first", 300: "second", 499: "second", 500: "again", 900: "again"} {
+	for at, want := range map[uint64]string{0: "first", 100: "first", 299: "first", 300: "second", 499: "second",
+		500: "again", 900: "again"} {
 		if c := tab.ByCgroupAt(5, at); c == nil || c.Name != want {
 			t.Errorf("at %d: %+v, want %s", at, c, want)
 		}
@@ -110,7 +114,8 @@ func TestTableRestart(t *testing.T) {
 	tab.Add(Container{ID: hexA, CgroupID: 5, PID: 7, StartTime: 100})
 	tab.AddCgroup(8, "/docker/"+hexA)
 	tab.Add(Container{ID: hexA, Name: "web"})
-	if n := len(tab.Containers()); n != 2 || tab.Label(5) != "web" || tab.Label(8) != "web" || tab.ByCgroup(5) == tab.ByCgroup(8) {
+	if n := len(tab.Containers()); n != 2 || tab.Label(5) != "web" || tab.Label(8) != "web" ||
+		tab.ByCgroup(5) == tab.ByCgroup(8) {
 		t.Errorf("%d containers, %s, %s", n, tab.Label(5), tab.Label(8))
 	}
 }
@@ -127,8 +132,10 @@ func TestTableManySameID(t *testing.T) {
 
 func TestMatch(t *testing.T) {
 	var tab Table
-	tab.Add(Container{ID: hexA, Name: "web", Image: "docker.io/library/nginx:1.25", Pod: "web-0", PodNamespace: "prod", PodUID: uid, CgroupPath: "/k/a"})
-	tab.Add(Container{ID: hexB, Name: "side", Image: "reg:5000/team/side@sha256:0", Pod: "web-0", PodNamespace: "prod", CgroupPath: "/k/b"})
+	tab.Add(Container{ID: hexA, Name: "web", Image: "docker.io/library/nginx:1.25", Pod: "web-0", PodNamespace: "prod",
+		PodUID: uid, CgroupPath: "/k/a"})
+	tab.Add(Container{ID: hexB, Name: "side", Image: "reg:5000/team/side@sha256:0", Pod: "web-0", PodNamespace: "prod",
+		CgroupPath: "/k/b"})
 	tab.Add(Container{ID: "0123zz", Name: "z", CgroupPath: "/k/z"})
 	tab.AddCgroup(7, "/system.slice/redis.service")
 	for _, tt := range []struct{ sel, want string }{
@@ -193,15 +200,19 @@ func TestIdentify(t *testing.T) {
 
 func sampleTable() *Table {
 	tab := &Table{Host: Namespaces{PIDNS: 4026531836, MntNS: 4026531841}, Definitions: BuiltIn()}
-	if err := tab.Definitions.Add(Definition{Name: "vm", Namespaces: []Namespace{UTSNS, PIDNS}, Cgroups: []string{"/vm/*"}}); err != nil {
+	if err := tab.Definitions.Add(Definition{Name: "vm", Namespaces: []Namespace{UTSNS, PIDNS},
+		Cgroups: []string{"/vm/*"}}); err != nil {
 		panic(err)
 	}
 	tab.AddCgroup(5, "/docker/"+hexA)
 	tab.AddCgroup(9, "/system.slice/ssh.service")
-	tab.Add(Container{ID: hexA, Name: "web", Image: "nginx", Pod: "p", PodNamespace: "n", PodUID: uid, Labels: map[string]string{"k": "v"},
-		Namespaces: Namespaces{PIDNS: 7, MntNS: 8}, PID: 12, StartTime: 120, Created: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)})
+	tab.Add(Container{ID: hexA, Name: "web", Image: "nginx", Pod: "p", PodNamespace: "n", PodUID: uid,
+		Labels:     map[string]string{"k": "v"},
+		Namespaces: Namespaces{PIDNS: 7, MntNS: 8}, PID: 12, StartTime: 120,
+		Created: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)})
 	tab.BootOffset = 5
-	tab.Lost = Lost{CPUs: map[int]LostCount{1: {Records: 3, Samples: 2}}, Cgroups: map[CgroupID]LostCount{5: {Records: 1}}}
+	tab.Lost = Lost{CPUs: map[int]LostCount{1: {Records: 3, Samples: 2}},
+		Cgroups: map[CgroupID]LostCount{5: {Records: 1}}}
 	return tab
 }
 
@@ -213,7 +224,8 @@ func TestTableJSON(t *testing.T) {
 	}
 	want := `{"version":1,"host_namespaces":{"mnt":4026531841,"pid":4026531836},"definitions":[{"name":"vm","namespaces":["uts","pid"],"cgroups":["/vm/*"]}],"containers":[{"id":"` + hexA +
 		`","name":"web","runtime":"docker","image":"nginx","pod":"p","pod_namespace":"n","pod_uid":"` + uid +
-		`","cgroup":5,"cgroup_path":"/docker/` + hexA + `","namespaces":{"mnt":8,"pid":7},"labels":{"k":"v"},"pid":12,"start_time":120,"created":"2026-01-02T03:04:05.000000006Z"},` +
+		`","cgroup":5,"cgroup_path":"/docker/` + hexA +
+		`","namespaces":{"mnt":8,"pid":7},"labels":{"k":"v"},"pid":12,"start_time":120,"created":"2026-01-02T03:04:05.000000006Z"},` +
 		`{"kind":"unit","id":"ssh.service","name":"ssh.service","runtime":"systemd","cgroup":9,"cgroup_path":"/system.slice/ssh.service"}],` +
 		`"cgroups":[{"id":5,"path":"/docker/` + hexA + `"},{"id":9,"path":"/system.slice/ssh.service"}],` +
 		`"boot_offset_ns":5,"lost":{"cpus":{"1":{"records":3,"samples":2}},"cgroups":{"5":{"records":1}}}}`
@@ -227,8 +239,10 @@ func TestTableJSON(t *testing.T) {
 	if diff := cmp.Diff(tab.Lost, back.Lost); diff != "" {
 		t.Error(diff)
 	}
-	if back.Label(5) != "p/web" || back.Label(9) != "ssh.service" || back.Path(9) != "/system.slice/ssh.service" || back.Host != tab.Host || back.BootOffset != 5 ||
-		!slices.EqualFunc(back.Definitions, tab.Definitions.Custom(), func(a, b Definition) bool { return a.Equal(&b) }) {
+	if back.Label(5) != "p/web" || back.Label(9) != "ssh.service" || back.Path(9) != "/system.slice/ssh.service" ||
+		back.Host != tab.Host || back.BootOffset != 5 ||
+		!slices.EqualFunc(back.Definitions, tab.Definitions.Custom(),
+			func(a, b Definition) bool { return a.Equal(&b) }) {
 		t.Errorf("%+v", back)
 	}
 }
@@ -242,7 +256,8 @@ func TestTableJSONBad(t *testing.T) {
 		t.Error(err)
 	}
 	// What a newer gantry has built in is left to it.
-	if err := json.Unmarshal([]byte(`{"version":1,"definitions":[{"name":"pod","namespaces":["uts"]}]}`), &tab); err != nil {
+	if err := json.Unmarshal([]byte(`{"version":1,"definitions":[{"name":"pod","namespaces":["uts"]}]}`),
+		&tab); err != nil {
 		t.Error(err)
 	} else if defs := BuiltIn().With(tab.Definitions); defs.Find("pod").Rule() != "net,ipc" {
 		t.Errorf("%v", defs)
@@ -250,11 +265,15 @@ func TestTableJSONBad(t *testing.T) {
 	if err := json.Unmarshal([]byte(`{"version":1,"containers":[{"id":"a"}]}`), &tab); err != nil {
 		t.Error(err)
 	}
-	for _, bad := range []string{`{}`, `[]`, `{"version":-1}`, `{"version":1,"containers":[null]}`, `{"version":1,"cgroups":[{"id":0,"path":"/"}]}`,
-		`{"version":1,"cgroups":[{"id":3}]}`, `{"version":1,"containers":[{"name":"` + strings.Repeat("x", maxText+1) + `"}]}`,
+	for _, bad := range []string{`{}`, `[]`, `{"version":-1}`, `{"version":1,"containers":[null]}`,
+		`{"version":1,"cgroups":[{"id":0,"path":"/"}]}`,
+		`{"version":1,"cgroups":[{"id":3}]}`,
+		`{"version":1,"containers":[{"name":"` + strings.Repeat("x", maxText+1) + `"}]}`,
 		`{"version":1,"definitions":[{"name":"a"}]}`,
-		`{"version":1,"definitions":[{"name":"a","namespaces":["net"]},{"name":"a","namespaces":["ipc"]}]}`, `{"version":1,"definitions":[{}]}`,
-		`{"version":1,"definitions":[{"name":"a","namespaces":["net","net"]}]}`, `{"version":1,"definitions":[{"name":"pid","namespaces":["net"]}]}`,
+		`{"version":1,"definitions":[{"name":"a","namespaces":["net"]},{"name":"a","namespaces":["ipc"]}]}`,
+		`{"version":1,"definitions":[{}]}`,
+		`{"version":1,"definitions":[{"name":"a","namespaces":["net","net"]}]}`,
+		`{"version":1,"definitions":[{"name":"pid","namespaces":["net"]}]}`,
 		`{"version":1,"containers":[` + strings.Repeat(`{},`, maxContainers) + `{}]}`} {
 		if err := json.Unmarshal([]byte(bad), &tab); err == nil {
 			t.Errorf("%.60s is taken", bad)

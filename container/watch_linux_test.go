@@ -107,7 +107,8 @@ func TestWatchStates(t *testing.T) {
 // known, and for that cgroup only.
 func TestTold(t *testing.T) {
 	r := fixtureResolver(t)
-	in := Info{Container: Container{ID: "a", Name: "a", Runtime: RuntimeRunc, PID: 4194303, StartTime: 1e9}, cgroup: "/x/a"}
+	in := Info{Container: Container{ID: "a", Name: "a", Runtime: RuntimeRunc, PID: 4194303, StartTime: 1e9},
+		cgroup: "/x/a"}
 	again := r.Told([]Info{in}, false)
 	if len(again) != 1 || len(r.table.Containers()) != 0 {
 		t.Fatalf("%d again, %d in the table", len(again), len(r.table.Containers()))
@@ -119,12 +120,14 @@ func TestTold(t *testing.T) {
 	// The next one at this path: which of them was meant, nobody can tell.
 	r.table.AddCgroup(8, "/x/a")
 	in.ID, in.Name, in.StartTime = "b", "b", 2e9
-	if again = r.Told([]Info{in}, true); len(again) != 0 || r.table.ByCgroup(8) != nil && r.table.ByCgroup(8).Name == "b" {
+	if again = r.Told([]Info{in}, true); len(again) != 0 || r.table.ByCgroup(8) != nil &&
+		r.table.ByCgroup(8).Name == "b" {
 		t.Errorf("%d again, %+v", len(again), r.table.ByCgroup(8))
 	}
 	// One that was seen in time is told apart.
 	in.seen, in.CgroupPath, in.CgroupID, in.Namespaces = true, "/x/a", 8, Namespaces{PIDNS: 3, MntNS: 4}
-	if r.Told([]Info{in}, false); r.table.ByCgroup(8) == nil || r.table.ByCgroup(8).Name != "b" || r.table.ByCgroup(7).Name != "a" {
+	if r.Told([]Info{in}, false); r.table.ByCgroup(8) == nil || r.table.ByCgroup(8).Name != "b" ||
+		r.table.ByCgroup(7).Name != "a" {
 		t.Errorf("%+v, %+v", r.table.ByCgroup(7), r.table.ByCgroup(8))
 	}
 }

@@ -6,11 +6,16 @@ package snapshot
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"iter"
+	"time"
 
 	"github.com/gantry-tools/gantry/capture/binaries"
 	"github.com/gantry-tools/gantry/internal/linux/bpf/tasks"
 	"github.com/gantry-tools/gantry/internal/linux/procfs"
+	"github.com/gantry-tools/gantry/internal/linux/procroot"
 	"github.com/gantry-tools/gantry/internal/linux/sys"
 	"github.com/gantry-tools/gantry/perf"
 )
@@ -71,10 +76,51 @@ func (b *BPF) Take(ctx context.Context, scope Scope, sink Sink) (Stats, error) {
 	if err := b.progs.Tasks(p.task, p.pause); err != nil {
 		return p.stats, err
 	}
-	if err := b.progs.Mappings(p.mapping, p.pause); err != nil {
+	err := b.progs.Mappings(ctx, patience, p.mapping, p.pause)
+	if errors.Is(err, tasks.ErrHeldUp) {
+		err = p.mappingsOneByOne()
+	}
+	if err != nil {
 		return p.stats, err
 	}
 	return p.stats, p.initial()
+}
+
+// patience is how long the iterator of mappings may take for what it gives at
+// once, which is a millisecond as a rule.
+const patience = 300 * time.Millisecond
+
+// mappingsOneByOne reads the mappings of the processes that the iterator did not
+// come to, or not to the end of, because one of them holds its own locked.
+func (p *pass) mappingsOneByOne() error {
+	var r mapReader
+	r.init(&Proc{FS: p.b.fs, Access: p.b.ids.Access()})
+	defer r.close()
+	for pid := range p.reported.from(int32(p.last)) {
+		if err := p.pause(); err != nil {
+			return err
+		}
+		now, err := sys.ClockMonotonic.Now()
+		if err != nil {
+			return err
+		}
+		mnt := p.sets[p.nsSets[pid]][perf.NSMnt].Ino
+		err = r.each(p.b.fs.Proc(int(pid)), mnt,
+			func(m *perf.Mmap2) error { return p.sendMapping(m, pid, uint64(now)) })
+		switch {
+		case p.sinkErr != nil:
+			return p.sinkErr
+		case errors.Is(err, procroot.ErrTimeout):
+			p.stats.HeldUp = append(p.stats.HeldUp, pid)
+		case err == nil || procfs.Gone(err):
+		case errors.Is(err, fs.ErrPermission):
+			p.stats.Denied++
+		default:
+			p.stats.Unreadable++
+		}
+	}
+	p.stats.TimedOut += r.timedOut
+	return nil
 }
 
 // initial reports the first process where the kernel keeps it out of the
@@ -232,6 +278,20 @@ func (p *pass) setNamespaces(t *Task) {
 		p.nsSets[t.PID] = int32(at)
 	} else {
 		delete(p.nsSets, t.PID)
+	}
+}
+
+// from are those of the set that are not below a process, in their order.
+func (s pidSet) from(first int32) iter.Seq[int32] {
+	return func(yield func(int32) bool) {
+		for word := max(int(first), 0) / 64; word < len(s); word++ {
+			for bit := range 64 {
+				pid := int32(word*64 + bit)
+				if s[word]&(1<<bit) != 0 && pid >= first && !yield(pid) {
+					return
+				}
+			}
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ package snapshot
 import (
 	"github.com/gantry-tools/gantry/capture/binaries"
 	"github.com/gantry-tools/gantry/internal/linux/procfs"
+	"github.com/gantry-tools/gantry/internal/linux/procroot"
 	"github.com/gantry-tools/gantry/perf"
 )
 
@@ -17,8 +18,8 @@ type dataMaps struct {
 	fs      procfs.FS
 	scanner *procfs.MapsScanner
 	list    []procfs.Mapping
-	code    map[string]bool // paths that are mapped executable
-	last    int32           // the process that was told of last
+	access  procroot.Access
+	last    int32 // the process that was told of last
 }
 
 // of gives the mappings of the process that rec, the first of its mappings,
@@ -28,28 +29,43 @@ func (d *dataMaps) of(rec *perf.Mmap2) []procfs.Mapping {
 		return nil
 	}
 	d.last = rec.PID
-	d.list, d.code = d.list[:0], make(map[string]bool)
-	err := d.fs.Proc(int(rec.PID)).Maps(d.scanner, func(m *procfs.Mapping) error {
-		switch {
-		case m.Inode == 0 || !binaries.IsFile(m.Path):
-		case m.Prot&procfs.ProtExec != 0:
-			d.code[m.Path] = true
-		case m.Prot&procfs.ProtRead != 0 && m.Prot&procfs.ProtWrite == 0:
-			d.list = append(d.list, *m)
-		}
+	l := &dataLister{scanner: d.scanner, list: d.list[:0], code: make(map[string]bool)}
+	proc := d.fs.Proc(int(rec.PID))
+	err := d.access.DoWithin(proc, firstHeldUp, func(*procroot.Op) { l.err = proc.Maps(l.scanner, l.add) })
+	if err != nil { // it holds them locked: what the worker uses is its own
+		d.scanner, d.list = procfs.NewMapsScanner(), nil
 		return nil
-	})
-	if err != nil {
+	}
+	if d.list = l.list; l.err != nil {
 		return nil // it has ended
 	}
 	n := 0
 	for _, m := range d.list {
-		if d.code[m.Path] {
+		if l.code[m.Path] {
 			d.list[n] = m
 			n++
 		}
 	}
 	return d.list[:n]
+}
+
+// dataLister lists the mappings of one process.
+type dataLister struct {
+	scanner *procfs.MapsScanner
+	list    []procfs.Mapping
+	code    map[string]bool // paths that are mapped executable
+	err     error
+}
+
+func (l *dataLister) add(m *procfs.Mapping) error {
+	switch {
+	case m.Inode == 0 || !binaries.IsFile(m.Path):
+	case m.Prot&procfs.ProtExec != 0:
+		l.code[m.Path] = true
+	case m.Prot&procfs.ProtRead != 0 && m.Prot&procfs.ProtWrite == 0:
+		l.list = append(l.list, *m)
+	}
+	return nil
 }
 
 // write writes the records of the process that rec is of.

@@ -256,11 +256,13 @@ func (f *found) compareTask(t *testing.T, pid int, task procfs.Proc) {
 		parent = pid
 	}
 	fork := f.forks[tid]
-	if fork.PID != int32(pid) || fork.PPID != int32(parent) || fork.PTID != int32(parent) || fork.Misc&perf.MiscForkExec == 0 {
+	if fork.PID != int32(pid) || fork.PPID != int32(parent) || fork.PTID != int32(parent) ||
+		fork.Misc&perf.MiscForkExec == 0 {
 		t.Errorf("thread %d: FORK %+v, want parent %d", tid, fork, parent)
 	}
 	if got.PPID != int32(st.PPID) || got.Comm != st.Comm || f.comms[tid] != st.Comm ||
-		got.Zombie != (st.State == 'Z') || got.Kernel != st.KernelThread() || got.Start/uint64(procfs.Ticks) != st.StartTime {
+		got.Zombie != (st.State == 'Z') || got.Kernel != st.KernelThread() ||
+		got.Start/uint64(procfs.Ticks) != st.StartTime {
 		t.Errorf("thread %d: %+v, COMM %q, in /proc %+v", tid, got, f.comms[tid], st)
 	}
 	for i, name := range linkNames() {
@@ -283,7 +285,8 @@ func (f *found) compareTask(t *testing.T, pid int, task procfs.Proc) {
 // mapText is a mapping in one line.
 func mapText(m *perf.Mmap2) string {
 	return fmt.Sprintf("%x-%x prot %d shared %v offset %x dev %d:%d inode %d %s id %x",
-		m.Addr, m.Addr+m.Len, m.Prot, m.Flags&syscall.MAP_SHARED != 0, m.PgOff, m.Maj, m.Min, m.Ino, m.Filename, m.BuildID)
+		m.Addr, m.Addr+m.Len, m.Prot, m.Flags&syscall.MAP_SHARED != 0, m.PgOff, m.Maj, m.Min, m.Ino, m.Filename,
+		m.BuildID)
 }
 
 // wantMaps are the executable mappings as /proc has them, in the form of
@@ -399,7 +402,8 @@ func quietContainers(t *testing.T) map[string]int {
 func TestEqualsProc(t *testing.T) {
 	testutil.Require(t, testutil.Root, testutil.CgroupV2, testutil.Tool("runc", "gcc"))
 	sources := map[string]Source{"bpf": newBPF(t), "query": monotonic(), "text": &Proc{Clock: 1, TextMaps: true}}
-	for kind, start := range map[string]func(*testing.T) map[string]int{"host": quietHost, "containers": quietContainers} {
+	for kind, start := range map[string]func(*testing.T) map[string]int{"host": quietHost,
+		"containers": quietContainers} {
 		t.Run(kind, func(t *testing.T) {
 			pids := start(t)
 			for name, s := range sources {

@@ -35,7 +35,8 @@ func at(time uint64) perf.Trailer {
 }
 
 func (s *story) fork(time uint64, pid, parent int32) *story {
-	s.sideband(&perf.Fork{Trailer: at(time), Task: perf.Task{PID: pid, TID: pid, PPID: parent, PTID: parent, Time: time}})
+	s.sideband(&perf.Fork{Trailer: at(time),
+		Task: perf.Task{PID: pid, TID: pid, PPID: parent, PTID: parent, Time: time}})
 	return s
 }
 
@@ -88,14 +89,16 @@ func TestGaps(t *testing.T) {
 		"a name alone is no program":          {new(story).fork(3, 9, 5).name(4, 9), []int{9}},
 		"a thread's end is not its process's": {new(story).fork(3, 9, 5).exit(4, 9, 10), []int{9}},
 		"threads are no matter":               {new(story).thread(3, 9, 10), nil},
-		"a chain from one that was read":      {new(story).maps(1, 5).fork(2, 6, 5).exit(3, 5, 5).fork(4, 7, 6).exit(5, 6, 6), nil},
-		"a chain from nowhere":                {new(story).fork(2, 6, 5).exit(3, 5, 5).fork(4, 7, 6).exit(5, 6, 6), []int{7}},
-		"one of it was read in time":          {new(story).fork(2, 6, 5).maps(3, 6).fork(4, 7, 6).exit(5, 6, 6), nil},
-		"or too late":                         {new(story).fork(2, 6, 5).fork(3, 7, 6).maps(4, 6), []int{7}},
-		"a kernel thread's child":             {new(story).seen(1, 2).fork(3, 9, 2), nil},
-		"seen, gone before its maps were":     {new(story).seen(1, 5).fork(2, 9, 5).exit(3, 5, 5), []int{9}},
-		"a pid twice":                         {new(story).maps(1, 9).exit(2, 9, 9).fork(3, 9, 5), []int{9}},
-		"two":                                 {new(story).fork(3, 9, 5).fork(4, 8, 5), []int{8, 9}},
+		"a chain from one that was read": {new(story).maps(1, 5).fork(2, 6, 5).exit(3, 5, 5).fork(4, 7, 6).exit(5,
+			6, 6), nil},
+		"a chain from nowhere": {new(story).fork(2, 6, 5).exit(3, 5, 5).fork(4, 7, 6).exit(5, 6, 6),
+			[]int{7}},
+		"one of it was read in time":      {new(story).fork(2, 6, 5).maps(3, 6).fork(4, 7, 6).exit(5, 6, 6), nil},
+		"or too late":                     {new(story).fork(2, 6, 5).fork(3, 7, 6).maps(4, 6), []int{7}},
+		"a kernel thread's child":         {new(story).seen(1, 2).fork(3, 9, 2), nil},
+		"seen, gone before its maps were": {new(story).seen(1, 5).fork(2, 9, 5).exit(3, 5, 5), []int{9}},
+		"a pid twice":                     {new(story).maps(1, 9).exit(2, 9, 9).fork(3, 9, 5), []int{9}},
+		"two":                             {new(story).fork(3, 9, 5).fork(4, 8, 5), []int{8, 9}},
 	} {
 		if got := c.story.l.missing(); !slices.Equal(got, c.want) {
 			t.Errorf("%s: missing %v, want %v", name, got, c.want)

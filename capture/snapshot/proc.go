@@ -239,6 +239,9 @@ func (w *walk) mappings(proc procfs.Proc, st *procfs.Stat) error {
 		case errors.Is(err, fs.ErrPermission):
 			w.denied = true
 			return nil
+		case errors.Is(err, procroot.ErrTimeout):
+			w.stats.HeldUp = append(w.stats.HeldUp, pid)
+			return nil
 		case err == nil || !procfs.Gone(err):
 			return err
 		}

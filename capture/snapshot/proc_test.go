@@ -113,7 +113,8 @@ func checkMaps(t *testing.T, got []perf.Mmap2) {
 		}
 		g := got[i]
 		i++
-		if g.Addr != m.Start || g.Len != m.End-m.Start || g.PgOff != m.Offset || g.Filename != m.Path || g.Prot != uint32(m.Prot) {
+		if g.Addr != m.Start || g.Len != m.End-m.Start || g.PgOff != m.Offset || g.Filename != m.Path ||
+			g.Prot != uint32(m.Prot) {
 			t.Errorf("got %+v, want %+v", g, *m)
 		}
 		if g.Ino != m.Inode {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/gantry-tools/gantry/capture/binaries"
 	"github.com/gantry-tools/gantry/internal/linux/procfs"
@@ -20,92 +21,158 @@ import (
 // mapReader gives the executable mappings of one process after the other.
 // The build-id of each file is read once.
 type mapReader struct {
-	query *sys.Procmap // nil: maps are read as text
-	text  *procfs.MapsScanner
-	ids   map[binaries.FileKey][]byte
-	names map[string]string // interned
-	// reader reads them; silent counts the files of which nothing came in time.
+	lister *lister
+	text   bool // maps are read as text
+	access *procroot.Access
+	ids    map[binaries.FileKey][]byte
+	// reader reads them; timedOut counts the files of which nothing came in time.
 	reader   *binaries.IDReader
 	timedOut int
+	// left is how long processes may still hold up all others.
+	left time.Duration
 	// root is where the root directory of the process is, "" for the one of
 	// its mount namespace.
 	root string
 	rec  perf.Mmap2
 }
 
+const (
+	// maxHeldUp is how long the processes whose mappings cannot be read hold up
+	// a snapshot, all together, and firstHeldUp the first one: a loaded machine
+	// takes some time to read others, too.
+	maxHeldUp   = 400 * time.Millisecond
+	firstHeldUp = 150 * time.Millisecond
+	minHeldUp   = 10 * time.Millisecond
+)
+
 func (r *mapReader) init(p *Proc) {
-	r.ids, r.names = make(map[binaries.FileKey][]byte), make(map[string]string)
-	r.text = procfs.NewMapsScanner()
-	r.reader = binaries.NewIDReader(p.Access)
+	r.ids = make(map[binaries.FileKey][]byte)
+	if r.access = p.Access; r.access == nil {
+		r.access = new(procroot.Access)
+	}
+	r.lister = newLister()
+	r.reader = binaries.NewIDReader(r.access)
+	r.left = maxHeldUp
 	if p.TextMaps {
-		r.reader.NoQuery()
-	} else {
-		r.query = sys.NewProcmap()
+		r.useText()
 	}
 }
 
+func (r *mapReader) useText() {
+	r.text = true
+	r.reader.NoQuery()
+}
+
 func (r *mapReader) close() {
-	if r.query != nil {
-		r.query.Close()
-	}
+	r.lister.query.Close()
 	r.reader.Close()
 }
 
 func (r *mapReader) method() Method {
-	if r.query == nil {
+	if r.text {
 		return ByText
 	}
 	return ByQuery
 }
 
 // each calls fn for the executable mappings of proc, whose mount namespace is
-// mnt (0: not known). The record, without the process, is used again.
+// mnt (0: not known). The record, without the process, is used again. The error
+// is procroot.ErrTimeout if the process holds its mappings locked: whoever looks
+// at them waits in the kernel, until it lets go.
 func (r *mapReader) each(proc procfs.Proc, mnt uint64, fn func(*perf.Mmap2) error) error {
 	r.root = ""
 	if root, err := proc.RootLink(); err == nil && root != "/" {
 		r.root = root
 	}
-	if r.query != nil {
-		err := r.eachQuery(proc, mnt, fn)
-		if errors.Is(err, syscall.ENAMETOOLONG) {
-			// A path that the kernel does not give in one piece. What was
-			// told already is told again, which harms nothing.
-			return r.eachLine(proc, mnt, fn)
-		}
-		if !errors.Is(err, syscall.ENOTTY) {
+	list, err := r.list(proc)
+	if err != nil {
+		return err
+	}
+	for i := range list {
+		m := &list[i]
+		key := binaries.FileKey{Major: m.DevMajor, Minor: m.DevMinor, Inode: m.Inode, Mnt: mnt,
+			Path: r.name(m.Path)}
+		r.fill(&key, r.idOf(proc, m.Start, m.End, &key))
+		r.rec.Addr, r.rec.Len, r.rec.PgOff = m.Start, m.End-m.Start, m.Offset
+		r.rec.Prot, r.rec.Flags = uint32(m.Prot), shareFlags(m.Shared)
+		if err := fn(&r.rec); err != nil {
 			return err
 		}
-		r.query.Close()
-		r.query = nil
-		r.reader.NoQuery()
 	}
-	return r.eachLine(proc, mnt, fn)
+	return nil
 }
 
-func (r *mapReader) eachQuery(proc procfs.Proc, mnt uint64, fn func(*perf.Mmap2) error) error {
+// list lists the mappings of proc by a worker, which is abandoned with all that
+// it uses if it does not come back.
+func (r *mapReader) list(proc procfs.Proc) ([]procfs.Mapping, error) {
+	timeout := max(min(firstHeldUp, r.left/2), minHeldUp)
+	l, text := r.lister, r.text
+	err := r.access.DoWithin(proc, timeout, func(*procroot.Op) { l.list(proc, text) })
+	if errors.Is(err, procroot.ErrTimeout) {
+		if !errors.Is(err, procroot.ErrNotStarted) {
+			r.left -= timeout
+			r.lister = newLister()
+		}
+		return nil, err
+	}
+	if errors.Is(l.err, syscall.ENOTTY) {
+		r.useText()
+		return r.list(proc)
+	}
+	return l.mappings, l.err
+}
+
+// lister lists the mappings of a process.
+type lister struct {
+	query    *sys.Procmap
+	text     *procfs.MapsScanner
+	names    map[string]string // interned
+	mappings []procfs.Mapping
+	err      error
+}
+
+func newLister() *lister {
+	return &lister{query: sys.NewProcmap(), text: procfs.NewMapsScanner(), names: make(map[string]string)}
+}
+
+func (l *lister) list(proc procfs.Proc, text bool) {
+	l.mappings = l.mappings[:0]
+	if !text {
+		l.err = l.queryAll(proc)
+	}
+	// ENAMETOOLONG is a path that the kernel does not give in one piece.
+	if text || errors.Is(l.err, syscall.ENAMETOOLONG) {
+		l.mappings = l.mappings[:0]
+		l.err = proc.Maps(l.text, func(m *procfs.Mapping) error {
+			if m.Prot&procfs.ProtExec != 0 && m.Path != "[vsyscall]" {
+				l.mappings = append(l.mappings, *m)
+			}
+			return nil
+		})
+	}
+}
+
+func (l *lister) queryAll(proc procfs.Proc) error {
 	maps, err := sys.Open(proc.Path("maps"), os.O_RDONLY)
 	if err != nil {
 		return err
 	}
 	defer maps.Close()
 	const flags = sys.ProcmapExecutable | sys.ProcmapOrNext
-	for addr := uint64(0); ; addr = r.rec.Addr + r.rec.Len {
+	for addr := uint64(0); ; {
 		var v sys.VMA
-		err := r.query.Query(maps, addr, flags, false, &v)
+		err := l.query.Query(maps, addr, flags, false, &v)
 		if errors.Is(err, syscall.ENOENT) {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		key := binaries.FileKey{Major: v.DevMajor, Minor: v.DevMinor, Inode: v.Inode, Mnt: mnt,
-			Path: r.name(r.intern(v.Name))}
-		r.fill(&key, r.idOf(proc, v.Start, v.End, &key))
-		r.rec.Addr, r.rec.Len, r.rec.PgOff = v.Start, v.End-v.Start, v.Offset
-		r.rec.Prot, r.rec.Flags = protOf(v.Flags), shareFlags(v.Flags&sys.ProcmapShared != 0)
-		if err := fn(&r.rec); err != nil {
-			return err
-		}
+		l.mappings = append(l.mappings, procfs.Mapping{
+			Start: v.Start, End: v.End, Offset: v.Offset, DevMajor: v.DevMajor, DevMinor: v.DevMinor, Inode: v.Inode,
+			Prot: procfs.Prot(v.Flags & protFlags), Shared: v.Flags&sys.ProcmapShared != 0, Path: l.intern(v.Name),
+		})
+		addr = v.End
 	}
 }
 
@@ -126,19 +193,6 @@ func (r *mapReader) idOf(proc procfs.Proc, start, end uint64, key *binaries.File
 	}
 	r.ids[*key] = id
 	return id
-}
-
-func (r *mapReader) eachLine(proc procfs.Proc, mnt uint64, fn func(*perf.Mmap2) error) error {
-	return proc.Maps(r.text, func(m *procfs.Mapping) error {
-		if m.Prot&procfs.ProtExec == 0 || m.Path == "[vsyscall]" {
-			return nil
-		}
-		key := binaries.FileKey{Major: m.DevMajor, Minor: m.DevMinor, Inode: m.Inode, Mnt: mnt, Path: r.name(m.Path)}
-		r.fill(&key, r.idOf(proc, m.Start, m.End, &key))
-		r.rec.Addr, r.rec.Len, r.rec.PgOff = m.Start, m.End-m.Start, m.Offset
-		r.rec.Prot, r.rec.Flags = uint32(m.Prot), shareFlags(m.Shared)
-		return fn(&r.rec)
-	})
 }
 
 // fill sets what the mappings of one file have in common, in the form with a
@@ -176,21 +230,20 @@ const (
 	maxIDs   = 1 << 16
 )
 
-func (r *mapReader) intern(b []byte) string {
-	if s, ok := r.names[string(b)]; ok {
+func (l *lister) intern(b []byte) string {
+	if s, ok := l.names[string(b)]; ok {
 		return s
 	}
-	if len(r.names) >= maxNames {
-		clear(r.names)
+	if len(l.names) >= maxNames {
+		clear(l.names)
 	}
 	s := string(b)
-	r.names[s] = s
+	l.names[s] = s
 	return s
 }
 
-func protOf(f sys.ProcmapFlags) uint32 {
-	return uint32(f & (sys.ProcmapReadable | sys.ProcmapWritable | sys.ProcmapExecutable))
-}
+// protFlags are the same bits as PROT_*.
+const protFlags = sys.ProcmapReadable | sys.ProcmapWritable | sys.ProcmapExecutable
 
 func shareFlags(shared bool) uint32 {
 	if shared {

@@ -102,6 +102,9 @@ type Stats struct {
 	// Reused are processes whose number went to another one while they were
 	// read; that one was read then.
 	Reused int `json:"reused,omitempty"`
+	// HeldUp are processes whose mappings are not known, because they hold them
+	// locked: such as one that waits for a file system that does not answer.
+	HeldUp []int32 `json:"held_up,omitempty"`
 	// TimedOut are mapped files of which no build-id could be read because their
 	// file system did not answer in time.
 	TimedOut int `json:"silent,omitempty"`

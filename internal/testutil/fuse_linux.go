@@ -152,6 +152,7 @@ func (f *FUSE) answer(op uint32, node uint64, in []byte) ([]byte, syscall.Errno)
 		le.PutUint32(out, 7)
 		le.PutUint32(out[4:], 31)
 		le.PutUint32(out[8:], 128<<10)
+		le.PutUint32(out[12:], 1) // FUSE_ASYNC_READ
 		le.PutUint32(out[20:], 128<<10)
 		return out, 0
 	case op == fuseLookup && f.text != nil && string(in) == FUSEFile+"\x00": // struct fuse_entry_out
@@ -165,7 +166,11 @@ func (f *FUSE) answer(op uint32, node uint64, in []byte) ([]byte, syscall.Errno)
 	case op == fuseGetattr: // struct fuse_attr_out
 		return append(le.AppendUint64(le.AppendUint64(nil, long), 0)[:16], f.attributes(node)...), 0
 	case op == fuseOpen: // struct fuse_open_out
-		return make([]byte, 16), 0
+		out := make([]byte, 16)
+		if le.Uint32(in)&syscall.O_SYNC == syscall.O_SYNC {
+			out[8] = 1 // FOPEN_DIRECT_IO
+		}
+		return out, 0
 	case op == fuseRead: // struct fuse_read_in
 		off := min(le.Uint64(in[8:]), uint64(len(f.text)))
 		return f.text[off:min(off+uint64(le.Uint32(in[16:])), uint64(len(f.text)))], 0

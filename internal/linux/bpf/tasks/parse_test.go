@@ -60,7 +60,8 @@ func parsed(pieces ...[]byte) (list []string, err error) {
 	}
 	p.mapping = func(m *Mapping) error {
 		f := m.File
-		list = append(list, fmt.Sprintf("mapping of %d %x-%x offset %x: %s %d:%d %d/%d", m.PID, m.Start, m.End, m.Offset, f.Path, f.Major, f.Minor, f.Inode, f.Generation))
+		list = append(list, fmt.Sprintf("mapping of %d %x-%x offset %x: %s %d:%d %d/%d", m.PID, m.Start, m.End,
+			m.Offset, f.Path, f.Major, f.Minor, f.Inode, f.Generation))
 		return nil
 	}
 	var left []byte
@@ -150,7 +151,8 @@ func TestMalformed(t *testing.T) {
 // FuzzParse: where the bytes are cut does not matter.
 func FuzzParse(f *testing.F) {
 	f.Add(slices.Concat(taskBytes(42, 43, "name"), fileBytes(1, 0, 0, "a", "b"), mappingBytes(0, 1, 1, 2)), uint(100))
-	f.Add(slices.Concat(fileBytes(1, fileNameless, magicSocket), mappingBytes(0, 1, 1, 2), mappingBytes(3, 0, 1, 2)), uint(3))
+	f.Add(slices.Concat(fileBytes(1, fileNameless, magicSocket), mappingBytes(0, 1, 1, 2), mappingBytes(3, 0, 1, 2)),
+		uint(3))
 	f.Fuzz(func(t *testing.T, b []byte, cut uint) {
 		whole, err := parsed(b)
 		at := int(cut % uint(len(b)+1))

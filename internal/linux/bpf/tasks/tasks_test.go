@@ -5,9 +5,11 @@
 package tasks
 
 import (
+	"context"
 	"errors"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/gantry-tools/gantry/internal/testutil"
 )
@@ -43,7 +45,7 @@ func TestPrograms(t *testing.T) {
 			t.Errorf("this task is %+v", task)
 		}
 		var paths []string
-		if err := p.Mappings(func(m *Mapping) error {
+		if err := p.Mappings(context.Background(), time.Minute, func(m *Mapping) error {
 			if m.PID == self {
 				paths = append(paths, m.File.Path)
 			}
