@@ -84,7 +84,8 @@ func (r *Recorder) writeTasks(ctx context.Context, s *snapshot.Synthesizer, scop
 	r.mappings.EndSnapshot()
 	r.snapshot = res
 	if len(res.HeldUp) > 0 {
-		r.result.note("what %d processes have mapped is not known, such as pid %d: they hold their memory locked, as one "+
+		r.result.note("what %d processes have mapped is not known, such as pid %d: they hold their memory locked, "+
+			"as one "+
 			"does that waits for a file system", len(res.HeldUp), res.HeldUp[0])
 	}
 	// One process may be denied: the first, which some machines hide. It is the
