@@ -2,7 +2,10 @@
 
 package analysis
 
-import "github.com/gantry-tools/gantry/analysis/timeline"
+import (
+	"github.com/gantry-tools/gantry/analysis/timeline"
+	"github.com/gantry-tools/gantry/buildid"
+)
 
 // fileList knows the files of a timeline by path and by process. A recording
 // may have very many, and more come while it is read.
@@ -51,3 +54,18 @@ func (s *Session) jitdumps(pid int32) []*timeline.File {
 
 // maxDumps bounds the jitdump files of a process that are read.
 const maxDumps = 16
+
+// mappedFiles are the files that a recording says were kept by their content, by
+// path.
+type mappedFiles map[string]buildid.MappedFiles
+
+func indexFiles(list buildid.MappedFiles) mappedFiles {
+	x := make(mappedFiles)
+	for i := range list {
+		x[list[i].Path] = append(x[list[i].Path], list[i])
+	}
+	return x
+}
+
+// find is the id that a mapped file was kept by.
+func (x mappedFiles) find(file *buildid.Mapped) (buildid.ID, bool) { return x[file.Path].Find(file) }

@@ -184,19 +184,19 @@ func isJitdump(name string) bool {
 // ref says which file f is.
 func (s *Session) ref(f *timeline.File) symbol.Ref {
 	ref := symbol.Ref{Path: f.Path, Inode: f.Ino, MountNS: s.mountNS(f), PID: f.PID}
-	if isPerfMap(f.Path) && s.files.HasPath(f.Path) {
+	if isPerfMap(f.Path) && len(s.files[f.Path]) > 0 {
 		// Processes of several mount namespaces may have had the number.
-		ref.BuildID, _ = s.files.Find(&buildid.Mapped{Path: f.Path, MountNS: f.MountNS})
+		ref.BuildID, _ = s.files.find(&buildid.Mapped{Path: f.Path, MountNS: f.MountNS})
 		return ref
 	}
 	if id, err := buildid.New([]byte(f.BuildID)); err == nil {
 		ref.BuildID = id
-		if other, ok := s.files.Find(&buildid.Mapped{Path: f.Path, BuildID: id, MountNS: f.MountNS}); ok {
+		if other, ok := s.files.find(&buildid.Mapped{Path: f.Path, BuildID: id, MountNS: f.MountNS}); ok {
 			ref.BuildID = other // another file has the same build-id
 		}
 	} else if id, ok := s.ids.of(f.Path); ok && s.oneContent(f) {
 		ref.BuildID = id
-	} else if id, ok := s.files.Find(&buildid.Mapped{
+	} else if id, ok := s.files.find(&buildid.Mapped{
 		Path: f.Path, Major: f.Maj, Minor: f.Min, Inode: f.Ino, Gen: f.InoGen, MountNS: f.MountNS}); ok && f.Ino != 0 {
 		ref.BuildID = id // that of its content
 	} else if isVDSO(f.Path) {

@@ -72,7 +72,7 @@ type Session struct {
 	kernel       kernel
 	ids          pathIDs
 	fileList     fileList
-	files        buildid.MappedFiles // without a build-id, kept by their content
+	files        mappedFiles // kept by their content
 	stacks       stacks
 	counters     counters
 	bpf          bpf
@@ -155,14 +155,15 @@ func (s *Session) readContainers() {
 	if err := json.Unmarshal(section, &beside); err != nil {
 		s.warnings = append(s.warnings, fmt.Sprintf("files without a build-id may have no names: %v", err))
 	}
-	s.files = beside.Files
-	for i := range s.files {
-		s.Timeline.ApartByNamespace(s.files[i].BuildID.Bytes())
+	s.files = indexFiles(beside.Files)
+	for i := range beside.Files {
+		s.Timeline.ApartByNamespace(beside.Files[i].BuildID.Bytes())
 	}
 	for _, c := range s.Containers.Cgroups() {
 		table.AddCgroup(c.ID, c.Path)
 	}
 	s.Containers = table
+	s.Timeline.SetHost(table.Host[container.MntNS])
 	s.defs, s.names, s.hostNS, s.hostGuessed = nil, nil, false, false
 	s.rename()
 }

@@ -320,7 +320,11 @@ func (s *Store) verify(name string, id ID) error {
 		return err
 	}
 	defer f.Close()
-	err = Check(f, size, id)
+	if path.Base(name) == debugName {
+		err = s.checkDebug(f, size, id)
+	} else {
+		err = Check(f, size, id)
+	}
 	if errors.Is(err, ErrNotELF) && isCompressed(f) {
 		return nil
 	}

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 )
 
 // Mapped is a mapped file that its build-id does not find, by what MMAP2 records
@@ -16,7 +15,7 @@ import (
 type Mapped struct {
 	ID   ID     `json:"id"`
 	Path string `json:"path"`
-	// BuildID is the file's, if it has one: another file has the same. Then
+	// BuildID is the file's, if it has one, which others may claim as well. Then
 	// records do not tell device and inode.
 	BuildID ID     `json:"build_id,omitzero"`
 	Major   uint32 `json:"major"`
@@ -61,14 +60,15 @@ func (l *MappedFiles) UnmarshalJSON(b []byte) error {
 }
 
 // Find is the id that a mapped file was kept by. What is not known on one side
-// differs from nothing; files that differ by it only have no id.
+// differs from nothing; files that differ by it only have no id. A file with a
+// build-id is in one mount namespace only.
 func (l MappedFiles) Find(file *Mapped) (id ID, ok bool) {
 	for i := range l {
 		m := &l[i]
 		if m.BuildID != file.BuildID || m.Path != file.Path || m.Inode != file.Inode || m.Major != file.Major ||
 			m.Minor != file.Minor ||
 			m.Gen>>32 != file.Gen>>32 || !same(m.Gen&math.MaxUint32, file.Gen&math.MaxUint32) ||
-			!same(m.MountNS, file.MountNS) {
+			!same(m.MountNS, file.MountNS) || !m.BuildID.IsZero() && m.MountNS != file.MountNS {
 			continue
 		}
 		if ok && m.ID != id {
@@ -77,11 +77,6 @@ func (l MappedFiles) Find(file *Mapped) (id ID, ok bool) {
 		id, ok = m.ID, true
 	}
 	return id, ok && !id.IsZero()
-}
-
-// HasPath reports whether a file of this path is in the list.
-func (l MappedFiles) HasPath(path string) bool {
-	return slices.ContainsFunc(l, func(m Mapped) bool { return m.Path == path })
 }
 
 func same(a, b uint64) bool { return a == b || a == 0 || b == 0 }

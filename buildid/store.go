@@ -134,7 +134,7 @@ func (s *Store) AddDebug(r io.Reader, src Source) (ID, error) {
 }
 
 func (s *Store) add(r io.Reader, src Source, name string, has func(ID) bool) (ID, error) {
-	if !src.Want.IsZero() && has(src.Want) {
+	if !src.Content && !src.Want.IsZero() && has(src.Want) {
 		return src.Want, nil
 	}
 	temp, err := s.copyTemp(r, src.Limit)
@@ -253,7 +253,11 @@ func (s *Store) lookup(id ID, names ...string) (f *os.File, size int64, err erro
 	if err != nil {
 		return nil, 0, fmt.Errorf("look up build-id %s: %w", id, err)
 	}
-	if err := Check(f, size, id); err != nil {
+	check := func(f *os.File, size int64, id ID) error { return Check(f, size, id) }
+	if names[0] == debugName {
+		check = s.checkDebug
+	}
+	if err := check(f, size, id); err != nil {
 		f.Close()
 		s.drop(id, name, err)
 		return nil, 0, fmt.Errorf("look up build-id %s: %w", id, err)
@@ -309,15 +313,13 @@ func (s *Store) checkFile(name string, src Source) (ID, error) {
 	}
 	defer f.Close()
 	id := src.Want
-	switch {
-	case !id.IsZero():
+	if !id.IsZero() {
 		err = Check(f, size, id)
-	case src.Content:
-		if _, err = elffile.ReadHeaders(f, size); err == nil {
-			id, err = hashContent(f, size)
-		}
-	default:
+	} else if _, err = elffile.ReadHeaders(f, size); err == nil && !src.Content {
 		id, err = Identify(f, size)
+	}
+	if err == nil && src.Content {
+		id, err = hashContent(f, size)
 	}
 	if err != nil {
 		return ID{}, err

@@ -139,11 +139,13 @@ func TestContainersGone(t *testing.T) {
 	}
 }
 
-// TestPerfReadsGone lets perf report name the containers out of the store.
+// TestPerfReadsGone lets perf report name the containers out of the store, if it is
+// told to believe what containers say. By default it is not.
 func TestPerfReadsGone(t *testing.T) {
 	g := recordGone(t, goneProgram{"sha1", ""}, goneProgram{"sha1", ""})
 	out, stderr, err := testutil.RunPerf(t, func() *exec.Cmd {
-		return exec.Command("perf", "--buildid-dir", g.store, "report", "-i", g.data, "--stdio", "--sort", "sym")
+		return exec.Command("perf", "--buildid-dir", filepath.Join(g.store, "containers"), "report", "-i", g.data, "--stdio",
+			"--sort", "sym")
 	})
 	if err != nil {
 		t.Fatalf("perf report: %v\n%s", err, stderr)

@@ -97,12 +97,16 @@ func (a *Archive) readManifest() error {
 		if x.Kind == binaryKind && x.Path == "[vdso]" && a.vdso.IsZero() {
 			a.vdso = x.BuildID
 		}
-		if x.Kind != linkKind && x.Kind != codeKind && !x.BuildID.IsZero() {
+		if x.Kind != linkKind && x.Kind != codeKind && !x.BuildID.IsZero() && x.isShared() {
 			a.byID[question{Kind: x.Kind, BuildID: x.BuildID}] = x.File
 		}
 	}
 	return nil
 }
+
+// isShared reports whether a file is the same for all who ask for its id: by its
+// content, or if it is the host's.
+func (q *question) isShared() bool { return q.MountNS == 0 || q.BuildID.Kind() == buildid.KindContent }
 
 // read reads a whole part of at most so many bytes.
 func (a *Archive) read(name string, most uint64) ([]byte, error) {
@@ -229,7 +233,7 @@ func (o *opener) OpenPerfMap(ref symbol.Ref) (symbol.File, int64, error) {
 // same whoever asks: another report may meet it at another path first.
 func (o *opener) open(q question) (symbol.File, int64, error) {
 	name, ok := o.a.answers[q]
-	if !ok && !q.BuildID.IsZero() && q.Kind != linkKind && q.Kind != codeKind {
+	if !ok && q.isShared() && !q.BuildID.IsZero() && q.Kind != linkKind && q.Kind != codeKind {
 		name, ok = o.a.byID[question{Kind: q.Kind, BuildID: q.BuildID}]
 	}
 	if !ok {
@@ -239,7 +243,10 @@ func (o *opener) open(q question) (symbol.File, int64, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	if q.BuildID.IsZero() || q.Kind == linkKind || q.Kind == codeKind {
+	// Symbols of a binary that is known by its content have its build-id, which
+	// who asks for them checks.
+	ofContent := q.Kind == debugKind && q.BuildID.Kind() == buildid.KindContent
+	if q.BuildID.IsZero() || q.Kind == linkKind || q.Kind == codeKind || ofContent {
 		return f, size, nil
 	}
 	if err := buildid.Check(f, size, q.BuildID); err != nil {

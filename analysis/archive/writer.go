@@ -193,7 +193,7 @@ func wanted(q question, f io.ReaderAt, size int64) bool {
 	if q.Kind == codeKind {
 		return symbol.IsCode(f, size)
 	}
-	if q.Kind == linkKind || q.BuildID.IsZero() {
+	if q.Kind == linkKind || q.BuildID.IsZero() || q.Kind == debugKind && q.BuildID.Kind() == buildid.KindContent {
 		_, err := elffile.Open(f, size)
 		return err == nil || symbol.IsDump(f, size)
 	}

@@ -50,6 +50,13 @@ const debugRoot = "/usr/lib/debug"
 // has it is the rule, and a file that cannot be used is not missed either.
 func (d *debugSource) find(id buildid.ID, link debugLink, use func(io.ReaderAt, int64) error) error {
 	ref := d.ref
+	if ref.BuildID.Kind() == buildid.KindContent { // what was found beside this very file
+		for _, o := range d.openers {
+			if o, ok := o.(DebugOpener); ok && useFile(use)(o.OpenDebug(ref)) == nil {
+				return nil
+			}
+		}
+	}
 	ref.BuildID = id
 	for _, o := range d.openers {
 		if o, ok := o.(DebugOpener); ok && !id.IsZero() && useFile(use)(o.OpenDebug(ref)) == nil {

@@ -105,12 +105,12 @@ type Resolver struct {
 	cache   Cache // nil is none
 
 	mu      sync.Mutex
-	objects map[Ref]*result    // by key
-	order   []*result          // failures are reported in the order of first use
-	found   map[buildid.ID]Ref // where one was found
-	scratch scratch            // of ObjectAt
-	loaded  int64              // bytes of DWARF
-	lines   map[Ref]*Lines     // by key
+	objects map[Ref]*result // by key
+	order   []*result       // failures are reported in the order of first use
+	found   map[Ref]Ref     // where one was found, by shared
+	scratch scratch         // of ObjectAt
+	loaded  int64           // bytes of DWARF
+	lines   map[Ref]*Lines  // by key
 }
 
 type result struct {
@@ -123,7 +123,7 @@ type result struct {
 // NewResolver makes a Resolver that asks the openers in their order, until one
 // has the right file.
 func NewResolver(openers ...Opener) *Resolver {
-	return &Resolver{openers: slices.Clone(openers), objects: make(map[Ref]*result), found: make(map[buildid.ID]Ref)}
+	return &Resolver{openers: slices.Clone(openers), objects: make(map[Ref]*result), found: make(map[Ref]Ref)}
 }
 
 // A Cache keeps what is made of files with some effort: lines and inlined calls.
@@ -143,10 +143,20 @@ func (ref Ref) key() Ref {
 	return ref
 }
 
+// shared is the Ref of all files that are what this one is: those with the same
+// content. By a build-id only files of one mount namespace are; what a container says
+// does not count for others.
+func (ref Ref) shared() Ref {
+	if ref.BuildID.Kind() == buildid.KindContent {
+		return Ref{BuildID: ref.BuildID}
+	}
+	return Ref{BuildID: ref.BuildID, MountNS: ref.MountNS}
+}
+
 // Object returns the binary of a Ref. An error is remembered: asking again costs
 // a map lookup.
 func (r *Resolver) Object(ref Ref) (*Object, error) {
-	if o := r.byBuildID(ref.BuildID); o != nil {
+	if o := r.byBuildID(ref); o != nil {
 		return o, nil
 	}
 	res := r.result(ref)
@@ -156,10 +166,21 @@ func (r *Resolver) Object(ref Ref) (*Object, error) {
 		defer r.mu.Unlock()
 		res.obj, res.err = obj, err
 		if obj != nil && !ref.BuildID.IsZero() {
-			r.objects[Ref{BuildID: ref.BuildID}] = res
-			r.found[ref.BuildID] = ref
+			r.objects[ref.shared()] = res
+			r.found[ref.shared()] = ref
 		}
 	})
+	return r.orOfHost(ref, res)
+}
+
+// orOfHost is the result, or where it is an error the host's binary with the same
+// build-id, which may answer for a container.
+func (r *Resolver) orOfHost(ref Ref, res *result) (*Object, error) {
+	if res.err != nil && ref.MountNS != 0 {
+		if o := r.byBuildID(Ref{BuildID: ref.BuildID}); o != nil {
+			return o, nil
+		}
+	}
 	return res.obj, res.err
 }
 
@@ -167,7 +188,7 @@ func (r *Resolver) Object(ref Ref) (*Object, error) {
 // object has the symbols that they lie in, and is made with a part of the work.
 // Such objects are not remembered; errors are.
 func (r *Resolver) ObjectAt(ref Ref, offsets []uint64) (*Object, error) {
-	if o := r.byBuildID(ref.BuildID); o != nil {
+	if o := r.byBuildID(ref); o != nil {
 		return o, nil
 	}
 	r.mu.Lock()
@@ -182,11 +203,11 @@ func (r *Resolver) ObjectAt(ref Ref, offsets []uint64) (*Object, error) {
 			defer r.mu.Unlock()
 			res.err = err
 		})
-		return res.obj, res.err
+		return r.orOfHost(ref, res)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.scratch, r.found[ref.BuildID] = mem, ref
+	r.scratch, r.found[ref.shared()] = mem, ref
 	return obj, nil
 }
 
@@ -196,7 +217,10 @@ func (r *Resolver) foundAs(ref Ref) (Ref, bool) {
 	if ref.BuildID.IsZero() {
 		return Ref{}, false
 	}
-	at, ok := r.found[ref.BuildID]
+	at, ok := r.found[ref.shared()]
+	if !ok {
+		at, ok = r.found[Ref{BuildID: ref.BuildID}] // the host's may answer for a container
+	}
 	return at, ok
 }
 
@@ -214,13 +238,13 @@ func (r *Resolver) result(ref Ref) *result {
 	return res
 }
 
-func (r *Resolver) byBuildID(id buildid.ID) *Object {
-	if id.IsZero() {
+func (r *Resolver) byBuildID(ref Ref) *Object {
+	if ref.BuildID.IsZero() {
 		return nil
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if res := r.objects[Ref{BuildID: id}]; res != nil {
+	if res := r.objects[ref.shared()]; res != nil {
 		return res.obj // nil if a Ref without a path was asked for and not found
 	}
 	return nil

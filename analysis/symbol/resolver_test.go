@@ -164,8 +164,8 @@ func TestResolverAtOnce(t *testing.T) {
 	}
 }
 
-// A file that one Ref led to is the file of all that have its build-id, also for
-// what is read of it later: the first that asks may be of a container that is gone.
+// A file of the host is the file of all that have its build-id, also for what is
+// read of it later: the first that asks may be of a container that is gone.
 func TestFoundElsewhere(t *testing.T) {
 	b := tinyNote()
 	id, err := buildid.FromFile(bytes.NewReader(b), int64(len(b)))
@@ -192,6 +192,52 @@ func TestFoundElsewhere(t *testing.T) {
 		}
 		if n := len(r.Failures()); n != 0 || files.open != 0 {
 			t.Errorf("%s: %d failures, %d files are open", name, n, files.open)
+		}
+	}
+}
+
+// TestForeign: what a container says is in a file does not answer for the host, nor
+// for another container; what is known by its content does.
+func TestForeign(t *testing.T) {
+	b := tinyNote()
+	id, err := buildid.FromFile(bytes.NewReader(b), int64(len(b)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := buildid.CreateStore(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	content, err := store.Add(bytes.NewReader(b), buildid.Source{Path: "/app", Content: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := &memFiles{files: map[string][]byte{"/app": b}}
+	for name, find := range map[string]func(*Resolver, Ref) error{
+		"Object":   func(r *Resolver, ref Ref) error { _, err := r.Object(ref); return err },
+		"ObjectAt": func(r *Resolver, ref Ref) error { _, err := r.ObjectAt(ref, []uint64{0}); return err },
+	} {
+		r := NewResolver(files)
+		if err := find(r, Ref{Path: "/app", BuildID: id, MountNS: 7}); err != nil {
+			t.Fatal(err)
+		}
+		for _, other := range []Ref{{Path: "/host", BuildID: id}, {Path: "/other", BuildID: id, MountNS: 8}} {
+			if err := find(r, other); err == nil {
+				t.Errorf("%s: a container's file answers for %+v", name, other)
+			}
+			if f, _, err := r.Open(other); err == nil {
+				f.Close()
+				t.Errorf("%s, then Open: a container's file answers for %+v", name, other)
+			}
+		}
+		if err := find(r, Ref{Path: "/app", BuildID: content, MountNS: 7}); err != nil {
+			t.Error(err)
+		}
+		if f, _, err := r.Open(Ref{Path: "/elsewhere", BuildID: content, MountNS: 8}); err != nil {
+			t.Errorf("%s: one content is one file: %v", name, err)
+		} else {
+			f.Close()
 		}
 	}
 }

@@ -93,6 +93,7 @@ type Timeline struct {
 	lives     map[namespace]*Life // the last of each
 	files     map[File]*File
 	apart     map[string]bool // build-ids that several files have
+	hostMnt   uint64          // the host's mount namespace, 0 if not known
 	byIndex   []*File
 	cgroups   map[uint64]string
 	copied    int    // mappings in copies that are alive
@@ -501,6 +502,17 @@ func (t *Timeline) ApartByNamespace(id []byte) {
 	t.apart[string(id)] = true
 }
 
+// SetHost says which mount namespace is the host's. From then on files with a
+// build-id are files of their own in each other one: a build-id is what a container
+// says, and must not answer for the host, nor for another container.
+func (t *Timeline) SetHost(mnt uint64) { t.hostMnt = mnt }
+
+// isForeign reports whether a process is in a mount namespace other than the host's.
+func (t *Timeline) isForeign(p *Process) bool {
+	mnt := p.Namespace(perf.NSMnt)
+	return t.hostMnt != 0 && mnt != 0 && mnt != t.hostMnt
+}
+
 // Known is the File that a mapping of p shows, by the record of it, MMAP or MMAP2,
 // also if it is one of data; nil if there was no mapping of code of it. p may be
 // of another timeline of the same recording.
@@ -525,7 +537,7 @@ func (t *Timeline) fileKey(f File, p *Process) File {
 	if f.BuildID != "" {
 		f.Maj, f.Min, f.Ino, f.InoGen = 0, 0, 0, 0
 	}
-	if p != nil && (f.BuildID == "" || t.apart[f.BuildID]) {
+	if p != nil && (f.BuildID == "" || t.apart[f.BuildID] || t.isForeign(p)) {
 		// Without a content id a path means nothing outside its mount
 		// namespace.
 		f.MountNS = p.Namespace(perf.NSMnt)

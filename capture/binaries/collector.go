@@ -7,7 +7,6 @@ package binaries
 import (
 	"cmp"
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"slices"
@@ -60,10 +59,11 @@ type binaryKey struct {
 }
 
 // mappedAt is where a binary was seen last: the process, its mount namespace (0:
-// not known) and the mapping.
+// not known), which of those with this number, and the mapping.
 type mappedAt struct {
 	pid        int
 	mnt        uint64
+	generation uint32
 	start, end uint64
 }
 
@@ -86,7 +86,7 @@ type outcome struct {
 	id   buildid.ID
 	host bool // it is the host's file: its path leads to it
 	kept bool
-	// content is the id that a file without a build-id was kept by.
+	// content is the id that it was kept by.
 	content buildid.ID
 	err     error
 	// debug: its separate symbols are kept as well, if debugErr is nil.
@@ -172,8 +172,8 @@ func (k *Collector) enqueue(key *binaryKey, at mappedAt) *binary {
 		b.id, _ = buildid.New([]byte(key.id)) // no id is the zero ID
 		k.known[*key] = b
 	} else if b.err != errGone {
-		if k.needsCompare(b, at.mnt) && len(k.waiting) < maxWaiting {
-			k.waiting = append(k.waiting, copyJob{b: b, at: at, compare: true})
+		if k.needsCompare(b, at) && len(k.waiting) < maxWaiting {
+			k.waiting = append(k.waiting, copyJob{b: b, at: at, compare: true, file: k.openEarly(b, at)})
 			k.wake.Signal()
 		}
 		return b
@@ -184,7 +184,7 @@ func (k *Collector) enqueue(key *binaryKey, at mappedAt) *binary {
 	}
 	b.err = nil
 	b.mappedAt = at
-	k.openEarly(b)
+	b.file = k.openEarly(b, at)
 	k.waiting = append(k.waiting, copyJob{b: b, at: at})
 	k.wake.Signal()
 	return b
@@ -194,15 +194,16 @@ func (k *Collector) enqueue(key *binaryKey, at mappedAt) *binary {
 const maxEarly = 64
 
 // openEarly opens a binary of a container that is known not to be served by a
-// program, as it has a build-id. k.mu is held.
-func (k *Collector) openEarly(b *binary) {
-	if k.store == nil || b.id.IsZero() || b.mnt == 0 || b.mnt == k.hostMnt || len(k.waiting) >= maxEarly {
-		return
+// program, as it has a build-id; nil if it cannot be. k.mu is held.
+func (k *Collector) openEarly(b *binary, at mappedAt) *os.File {
+	if k.store == nil || b.id.IsZero() || at.mnt == 0 || at.mnt == k.hostMnt || len(k.waiting) >= maxEarly {
+		return nil
 	}
-	if f, err := k.ids.OpenMapped(k.fs.Proc(b.pid), b.start, b.end,
-		strings.TrimSuffix(b.key.Path, " (deleted)")); err == nil {
-		b.file = f
+	f, err := k.ids.OpenMapped(k.fs.Proc(at.pid), at.start, at.end, strings.TrimSuffix(b.key.Path, " (deleted)"))
+	if err != nil {
+		return nil
 	}
+	return f
 }
 
 // generated reports whether a mapping holds generated code. A jitdump file of the
@@ -232,17 +233,17 @@ func (k *Collector) work() {
 				defer t.file.Close()
 			}
 			if t.compare {
-				k.compare(op, t.b, t.at)
+				k.compare(op, t)
 			} else {
 				f = k.collect(op, t)
 			}
 			op.Commit()
 		})
-		if t.compare {
-			continue
-		}
 		if errors.Is(err, procroot.ErrNotStarted) {
 			t.file.Close() // nil too
+		}
+		if t.compare {
+			continue
 		}
 		k.mu.Lock()
 		if err != nil {
@@ -288,6 +289,7 @@ func (k *Collector) Wait() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, t := range k.waiting {
+		t.file.Close() // nil too
 		if !t.compare {
 			t.b.err = errUnfinished
 			t.b.file.Close() // nil too
@@ -334,10 +336,6 @@ func (k *Collector) collect(op *procroot.Op, t copyJob) outcome {
 	case k.store == nil:
 		f.err = k.openErr
 		return f
-	case k.store.Has(f.id):
-		f.kept = true
-		k.compare(op, b, t.at) // with what another recording has kept
-		return f
 	}
 	file := t.file
 	if file == nil {
@@ -353,7 +351,8 @@ func (k *Collector) collect(op *procroot.Op, t copyJob) outcome {
 		return f
 	}
 	op.Extend(copyTime(info.Size()))
-	if f.err = k.copy(&f, file, info, &b.key); f.err == nil {
+	if f.content, f.err = k.copy(file, info, b, t.at); f.err == nil {
+		f.kept = true
 		k.collectDebug(op, &f, proc, file, path)
 	}
 	return f
@@ -384,32 +383,39 @@ func gone(err error) error {
 	return err
 }
 
-// copy puts the file into the store, where it is checked: no more of it than
-// info says, of which the limits are asked, though it may grow meanwhile.
-func (k *Collector) copy(f *outcome, file *os.File, info fs.FileInfo, key *binaryKey) error {
+// copy puts a container's file into the store, by its content: no more of it than
+// info says, of which the limits are asked, though it may grow meanwhile. What a
+// container brings answers for no other, nor for the host, whatever build-id it
+// claims; which content was mapped where, the recording says.
+func (k *Collector) copy(file *os.File, info fs.FileInfo, b *binary, at mappedAt) (content buildid.ID, err error) {
+	s := verifiedFile{b.id, stampOf(info)}
+	k.mu.Lock()
+	content, known := k.duplicates.verified[s]
+	k.mu.Unlock()
 	switch {
+	case known:
+		k.mappedAs(b, at, content)
+		return content, nil
 	case info.Size() > k.max:
-		return errTooLarge
+		return content, errTooLarge
 	case info.Size() > k.left.Load():
-		return errTooMuch
+		return content, errTooMuch
 	}
-	if st, ok := info.Sys().(*syscall.Stat_t); f.id.IsZero() && (!ok || st.Ino != key.Inode) {
-		return errReplaced
+	if st, ok := info.Sys().(*syscall.Stat_t); b.id.IsZero() && (!ok || st.Ino != b.key.Inode) {
+		return content, errReplaced
 	}
-	id, err := k.store.Add(&io.LimitedReader{R: file, N: info.Size()}, buildid.Source{Path: key.Path, Want: f.id})
+	content, added, err := k.store.AddContainer(file, info.Size(), buildid.Source{Path: b.key.Path, Want: b.id})
 	if err != nil {
-		return err
+		return content, err
 	}
-	if f.id.IsZero() {
-		f.content = id
-	} else {
-		k.mu.Lock()
-		k.duplicates.same(f.id, stampOf(info))
-		k.mu.Unlock()
+	if added {
+		k.left.Add(-info.Size())
 	}
-	k.left.Add(-info.Size())
-	f.kept = true
-	return nil
+	if after, err := file.Stat(); err == nil && stampOf(after) == s.fileStamp { // nobody wrote to it meanwhile
+		k.verified(s, content)
+	}
+	k.mappedAs(b, at, content)
+	return content, nil
 }
 
 // Summary is what became of the files that were mapped.
@@ -498,7 +504,7 @@ func (k *Collector) Contents() buildid.MappedFiles {
 	defer k.mu.Unlock()
 	var list buildid.MappedFiles
 	for key, b := range k.known {
-		if !b.content.IsZero() {
+		if !b.content.IsZero() && b.id.IsZero() {
 			list = append(list, buildid.Mapped{ID: b.content, Path: key.Path, Major: key.Major, Minor: key.Minor,
 				Inode: key.Inode, Gen: key.Gen, MountNS: key.Mnt})
 		}

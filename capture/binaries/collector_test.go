@@ -44,7 +44,11 @@ func TestCopyThatHangs(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer prog.Close()
-	id, err := k.store.Add(prog, buildid.Source{Path: "/kept"})
+	info, err := prog.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := buildid.FromFile(prog, info.Size())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +68,7 @@ func TestCopyThatHangs(t *testing.T) {
 		t.Fatal(err)
 	}
 	k.timeout = time.Minute
-	k.enqueue(&binaryKey{id: string(id.Bytes()), FileKey: FileKey{Path: "/kept"}}, mappedAt{pid: 42, mnt: 7})
+	k.enqueue(&binaryKey{id: string(id.Bytes()), FileKey: FileKey{Path: prog.Name()}}, mappedAt{pid: 42, mnt: 7})
 	writer.Close() // the abandoned copy goes on: its result comes too late
 	k.Wait()
 	sum, _ := k.Result()
@@ -188,11 +192,12 @@ func TestGrowingFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	left := k.left.Load()
-	f := outcome{id: id}
-	if err := k.copy(&f, file, info, &binaryKey{id: string(id.Bytes()), FileKey: FileKey{Path: prog}}); err != nil {
+	b := &binary{key: binaryKey{id: string(id.Bytes()), FileKey: FileKey{Path: prog}}, outcome: outcome{id: id}}
+	content, err := k.copy(file, info, b, mappedAt{mnt: 7})
+	if err != nil {
 		t.Fatal(err)
 	}
-	kept, size, err := k.store.Lookup(id)
+	kept, size, err := k.store.Lookup(content)
 	if err != nil {
 		t.Fatal(err)
 	}

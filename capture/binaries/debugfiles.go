@@ -60,7 +60,7 @@ func (k *Collector) addDebug(op *procroot.Op, f *outcome, file *os.File, at stri
 		return errTooMuch
 	}
 	op.Extend(copyTime(info.Size()))
-	if _, err := k.store.AddDebug(&io.LimitedReader{R: file, N: info.Size()},
+	if err := k.store.AddContainerDebug(f.content, &io.LimitedReader{R: file, N: info.Size()},
 		buildid.Source{Path: at, Want: f.id}); err != nil {
 		return err
 	}

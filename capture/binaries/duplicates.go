@@ -14,33 +14,32 @@ import (
 	"github.com/gantry-tools/gantry/internal/linux/procroot"
 )
 
-// copyJob copies a binary to the store, or compares it with the file that another mount
-// namespace has under the same build-id and path.
+// copyJob copies a binary to the store, or looks which content another mount namespace
+// has under the same build-id and path.
 type copyJob struct {
 	b       *binary
 	at      mappedAt
 	compare bool
-	file    *os.File // b's, when its turn has come
+	file    *os.File // opened as soon as it was seen; nil: it has to be looked for
 }
 
-// duplicates are files with the build-id of another file. The linker writes the build-id
-// that it is given, and programs that differ in their symbols' names only have the
-// same. Duplicates are kept by their content.
+// duplicates are the contents of files with a build-id, by where they were mapped. The
+// linker writes the build-id that it is given, so that files with one build-id may
+// differ.
 type duplicates struct {
-	// compared are the locations that were compared, or wait to be.
+	// compared are the locations that were looked at, or wait to be.
 	compared map[location]bool
-	// verified are the files whose content is that in the store.
-	verified map[verifiedFile]bool
+	// verified are the contents of files that were read.
+	verified map[verifiedFile]buildid.ID
 	list     buildid.MappedFiles
-	// bytes is how much was compared.
-	bytes int64
 	// Everything is guarded by the collector's mutex.
 }
 
 // location is a binary in a mount namespace.
 type location struct {
-	b   *binary
-	mnt uint64
+	b          *binary
+	mnt        uint64
+	generation uint32
 }
 
 // verifiedFile is a file with a build-id.
@@ -58,12 +57,8 @@ type fileStamp struct {
 	mtime, ctime syscall.Timespec
 }
 
-const (
-	// maxAsked bounds the places, and the files, that are remembered.
-	maxAsked = 1 << 16
-	// maxCompared bounds the bytes that a recording compares.
-	maxCompared = 1 << 30
-)
+// maxAsked bounds the locations, and the files, that are remembered.
+const maxAsked = 1 << 16
 
 func stampOf(info fs.FileInfo) fileStamp {
 	st, ok := info.Sys().(*syscall.Stat_t)
@@ -73,21 +68,37 @@ func stampOf(info fs.FileInfo) fileStamp {
 	return fileStamp{st.Ino, st.Size, st.Mtim, st.Ctim}
 }
 
-// same takes note of a file that is what the store has.
-func (t *duplicates) same(id buildid.ID, s fileStamp) {
+// verified takes note of the content of a file.
+func (k *Collector) verified(file verifiedFile, content buildid.ID) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	t := &k.duplicates
 	if t.verified == nil || len(t.verified) >= maxAsked {
-		t.verified = make(map[verifiedFile]bool)
+		t.verified = make(map[verifiedFile]buildid.ID)
 	}
-	t.verified[verifiedFile{id, s}] = true
+	t.verified[file] = content
+}
+
+// mappedAs takes note of the content that a binary with a build-id has in a mount
+// namespace.
+func (k *Collector) mappedAs(b *binary, at mappedAt, content buildid.ID) {
+	if b.id.IsZero() || at.mnt == 0 {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.duplicates.list = append(k.duplicates.list,
+		buildid.Mapped{ID: content, Path: b.key.Path, BuildID: b.id, MountNS: at.mnt})
 }
 
 // needsCompare reports whether a binary that is known from another mount namespace is to
-// be compared in this one. k.mu is held.
-func (k *Collector) needsCompare(b *binary, mnt uint64) bool {
-	if k.store == nil || b.id.IsZero() || mnt == 0 || mnt == k.hostMnt || mnt == b.mnt {
+// be looked at in this one. k.mu is held.
+func (k *Collector) needsCompare(b *binary, at mappedAt) bool {
+	if k.store == nil || b.id.IsZero() || at.mnt == 0 || at.mnt == k.hostMnt ||
+		at.mnt == b.mnt && at.generation == b.generation {
 		return false
 	}
-	t, p := &k.duplicates, location{b, mnt}
+	t, p := &k.duplicates, location{b, at.mnt, at.generation}
 	if t.compared[p] {
 		return false
 	}
@@ -98,60 +109,23 @@ func (k *Collector) needsCompare(b *binary, mnt uint64) bool {
 	return true
 }
 
-// compare looks whether the file that is mapped at a place is the one that the
-// store has for its build-id, and keeps it by its content if not. What is gone
-// cannot be compared any more.
-func (k *Collector) compare(op *procroot.Op, b *binary, at mappedAt) {
-	t := &k.duplicates
-	file, err := k.files.Root(k.fs.Proc(at.pid), op).OpenMapped(at.start, at.end,
-		strings.TrimSuffix(b.key.Path, " (deleted)"))
-	if err != nil {
-		return
+// compare keeps the file that is mapped at a place by its content. What is gone
+// cannot be looked at any more.
+func (k *Collector) compare(op *procroot.Op, t copyJob) {
+	file := t.file
+	if file == nil {
+		var err error
+		file, err = k.files.Root(k.fs.Proc(t.at.pid), op).OpenMapped(t.at.start, t.at.end,
+			strings.TrimSuffix(t.b.key.Path, " (deleted)"))
+		if err != nil {
+			return
+		}
+		defer file.Close()
 	}
-	defer file.Close()
 	info, err := file.Stat()
-	if err != nil || info.Size() > min(k.max, k.left.Load()) {
+	if err != nil {
 		return
 	}
 	op.Extend(copyTime(info.Size()))
-	if buildid.Check(file, info.Size(), b.id) != nil {
-		return // another file by now
-	}
-	s := stampOf(info)
-	if !k.mayCompare(verifiedFile{b.id, s}, info.Size()) {
-		return
-	}
-	same, err := k.store.Same(b.id, file, info.Size())
-	if err != nil {
-		return // the store has nothing to be taken for it
-	}
-	if same {
-		k.mu.Lock()
-		t.same(b.id, s)
-		k.mu.Unlock()
-		return
-	}
-	id, err := k.store.Add(file, buildid.Source{Path: b.key.Path, Content: true, Limit: info.Size()})
-	if err != nil {
-		return
-	}
-	k.left.Add(-info.Size())
-	if !op.Commit() {
-		return
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	t.list = append(t.list, buildid.Mapped{ID: id, Path: b.key.Path, BuildID: b.id, MountNS: at.mnt})
-}
-
-// mayCompare queues a comparison, if it is needed and there is room for it.
-func (k *Collector) mayCompare(file verifiedFile, size int64) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	t := &k.duplicates
-	if t.verified[file] || t.bytes+size > maxCompared {
-		return false
-	}
-	t.bytes += size
-	return true
+	_, _ = k.copy(file, info, t.b, t.at) // what is not kept has no names
 }

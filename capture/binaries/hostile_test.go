@@ -186,9 +186,10 @@ func TestChangingBinary(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = k.copy(&outcome{id: id}, from, info, &binaryKey{id: string(id.Bytes()), FileKey: FileKey{Path: "/app"}})
+		b := &binary{key: binaryKey{id: string(id.Bytes()), FileKey: FileKey{Path: "/app"}}, outcome: outcome{id: id}}
+		content, err := k.copy(from, info, b, mappedAt{mnt: 7})
 		from.Close()
-		kept, size, lookErr := k.store.Lookup(id)
+		kept, size, lookErr := k.store.Lookup(content)
 		if (err == nil) != (lookErr == nil) || err != nil && !errors.Is(err, buildid.ErrMismatch) {
 			t.Fatalf("copied: %v, looked up: %v", err, lookErr)
 		}

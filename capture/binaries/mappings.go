@@ -94,7 +94,7 @@ func (m *Mappings) Live(raw perf.Raw) {
 		return
 	}
 	in := m.table.MountNS(v.PID)
-	at := mappedAt{int(v.PID), in.Ino, v.Addr, v.Addr + v.Len}
+	at := mappedAt{int(v.PID), in.Ino, in.Generation, v.Addr, v.Addr + v.Len}
 	if perf.HoldsCode(v.Path) {
 		m.enqueue(&binaryKey{FileKey: FileKey{Path: anonMemory}}, at)
 	}
@@ -128,7 +128,7 @@ func (m *Mappings) enqueue(key *binaryKey, at mappedAt) *binary {
 func (m *Mappings) Status(rec *perf.Mmap2) {
 	if perf.HoldsCode(rec.Filename) && rec.Misc&perf.MiscMmapData == 0 {
 		m.enqueue(&binaryKey{FileKey: FileKey{Path: anonMemory}},
-			mappedAt{int(rec.PID), m.table.MountNS(rec.PID).Ino, rec.Addr, rec.Addr + rec.Len})
+			mappedAt{pid: int(rec.PID), mnt: m.table.MountNS(rec.PID).Ino, start: rec.Addr, end: rec.Addr + rec.Len})
 	}
 	if !IsFile(rec.Filename) || len(rec.BuildID) == 0 && rec.Ino == 0 {
 		return
@@ -147,7 +147,7 @@ func (m *Mappings) Status(rec *perf.Mmap2) {
 	}
 	m.resolver.addHolder(rec, s.in)
 	key := keyOf(rec, s.in)
-	s.binary = m.enqueue(&key, mappedAt{int(rec.PID), s.in.Ino, rec.Addr, rec.Addr + rec.Len})
+	s.binary = m.enqueue(&key, mappedAt{int(rec.PID), s.in.Ino, s.in.Generation, rec.Addr, rec.Addr + rec.Len})
 	if s.binary == nil {
 		return
 	}
