@@ -49,7 +49,8 @@ func (s *Store) addContent(f *os.File, size int64, src Source) (content ID, adde
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return ID{}, false, err
 	}
-	content, err = s.add(&io.LimitedReader{R: f, N: size}, Source{Path: src.Path, Want: src.Want, Content: true}, elfFileName, s.Has)
+	content, err = s.add(&io.LimitedReader{R: f, N: size}, Source{Path: src.Path, Want: src.Want, Content: true},
+		elfFileName, s.Has)
 	return content, err == nil, err
 }
 

@@ -38,8 +38,9 @@ const (
 // serveFlags are the flags of gantry buildid serve.
 type serveFlags struct {
 	storeFlags
-	listen  string
-	verbose bool
+	listen     string
+	containers bool
+	verbose    bool
 }
 
 func newBuildidServeCmd(e *env) *cobra.Command {
@@ -52,6 +53,11 @@ sections and sources by build-id. Nothing else can be reached. There is no
 authentication: who can connect can read all binaries that were kept, so the
 default is this machine only.
 
+Files that came from containers are answered with --containers only, and where
+the store has no other: a container can claim any build-id, that of a binary of
+the host as well, and clients believe it. The answer's header X-GANTRY-FROM says
+"container" then.
+
 SIGINT and SIGTERM end it; what is being sent gets five seconds.`,
 		Example: `  gantry buildid serve
   DEBUGINFOD_URLS=http://127.0.0.1:8002 gdb -p 4711
@@ -61,6 +67,8 @@ SIGINT and SIGTERM end it; what is being sent gets five seconds.`,
 	}
 	f.register(cmd, "")
 	cmd.Flags().StringVar(&f.listen, "listen", defaultListen, "`ADDRESS` and port to listen on; port 0 is any free one")
+	cmd.Flags().BoolVar(&f.containers, "containers", false,
+		"answer with files of containers as well, by the build-ids that they claim")
 	cmd.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "print each request to stderr")
 	return withSignals(cmd)
 }
@@ -77,7 +85,9 @@ func (f *serveFlags) run(e *env, ctx context.Context) error {
 			"choose a free port of this machine, such as --listen 127.0.0.1:0")
 	}
 	local := l.Addr().(*net.TCPAddr).IP.IsLoopback()
-	handler := http.Handler(debuginfod.NewHandler(store))
+	answers := debuginfod.NewHandler(store)
+	answers.Containers = f.containers
+	handler := http.Handler(answers)
 	if local {
 		handler = onlyLocal(handler)
 	} else {

@@ -20,10 +20,12 @@ import (
 	"github.com/gantry-tools/gantry/internal/elffile"
 )
 
-// Headers of answers, from debuginfod(8).
+// Headers of answers: the first two are from debuginfod(8), headerFrom says
+// whether a container brought the file.
 const (
 	headerSize = "X-Debuginfod-Size"
 	headerFile = "X-Debuginfod-File"
+	headerFrom = "X-Gantry-From"
 )
 
 const (
@@ -39,6 +41,11 @@ const (
 // Handler answers requests of debuginfod clients from a store, and nothing else:
 // no part of a request becomes a path. It may be used by many goroutines.
 type Handler struct {
+	// Containers has it answer with files of containers as well, by the build-ids
+	// that they claim, where the store has no other. Clients cannot tell: they
+	// believe that whoever has the id has the right file.
+	Containers bool
+
 	store *buildid.Store
 	slots chan struct{}
 }
@@ -85,6 +92,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set(headerSize, strconv.FormatInt(a.content.Size(), 10))
 	w.Header().Set(headerFile, headerText(a.name))
+	if a.container {
+		w.Header().Set(headerFrom, "container")
+	}
 	http.ServeContent(w, r, "", time.Time{}, a.content)
 }
 
@@ -123,9 +133,10 @@ func (w *patientWriter) Write(b []byte) (int, error) {
 
 // artifact is a file, or a part of one, that answers a request.
 type artifact struct {
-	file    *os.File
-	content *io.SectionReader
-	name    string
+	file      *os.File
+	content   *io.SectionReader
+	name      string
+	container bool // brought by one, whose word the build-id is
 }
 
 // find opens what a path asks for: /buildid/ID/WHAT or /buildid/ID/WHAT/ARGUMENT.
@@ -140,7 +151,7 @@ func (h *Handler) find(path string) (*artifact, error) {
 	what, arg, hasArg := strings.Cut(rest, "/")
 	switch {
 	case what == "executable" && !hasArg:
-		return h.whole(id, h.store.Lookup)
+		return h.either(id, h.store.Lookup, h.store.LookupContainer)
 	case what == "debuginfo" && !hasArg:
 		return h.debuginfo(id)
 	case what == "section" && arg != "":
@@ -159,20 +170,31 @@ func (h *Handler) whole(id buildid.ID, open lookup) (*artifact, error) {
 	return opened(f, size, h.store.Entry(id).Path, err)
 }
 
+// either opens what the host vouches for or, if it may, what a container brought.
+func (h *Handler) either(id buildid.ID, own, container lookup) (*artifact, error) {
+	a, err := h.whole(id, own)
+	if h.Containers && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, buildid.ErrMismatch)) {
+		if a, err = h.whole(id, container); err == nil {
+			a.container = true
+		}
+	}
+	return a, err
+}
+
 func opened(f *os.File, size int64, name string, err error) (*artifact, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &artifact{f, io.NewSectionReader(f, 0, size), path.Base(name)}, nil
+	return &artifact{file: f, content: io.NewSectionReader(f, 0, size), name: path.Base(name)}, nil
 }
 
 // debuginfo opens the separate symbols, or the binary if it has its own.
 func (h *Handler) debuginfo(id buildid.ID) (*artifact, error) {
-	a, err := h.whole(id, h.store.LookupDebug)
+	a, err := h.either(id, h.store.LookupDebug, h.store.LookupContainerDebug)
 	if err == nil || !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, buildid.ErrMismatch) {
 		return a, err
 	}
-	if a, err = h.whole(id, h.store.Lookup); err != nil {
+	if a, err = h.either(id, h.store.Lookup, h.store.LookupContainer); err != nil {
 		return nil, err
 	}
 	if !hasSymbols(a.content) {
@@ -193,7 +215,11 @@ func hasSymbols(r *io.SectionReader) bool {
 // section opens the bytes of a section as the file has them, compressed or not:
 // those of the separate symbols, else those of the binary.
 func (h *Handler) section(id buildid.ID, name string) (*artifact, error) {
-	for _, open := range []lookup{h.store.LookupDebug, h.store.Lookup} {
+	list := []lookup{h.store.LookupDebug, h.store.Lookup}
+	if h.Containers {
+		list = append(list, h.store.LookupContainerDebug, h.store.LookupContainer)
+	}
+	for _, open := range list {
 		a, err := h.whole(id, open)
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, buildid.ErrMismatch) {
 			continue
