@@ -63,14 +63,21 @@ func TestLossLedger(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := read(t, rec.path)
-	var reported uint64
+	var reported, counted uint64
 	for _, r := range c.records {
-		if l, ok := r.(*perf.Lost); ok {
+		switch l := r.(type) {
+		case *perf.Lost:
 			reported += l.N
+		case *perf.LostSamples:
+			counted += l.N
 		}
 	}
 	if reported == 0 {
 		t.Fatal("nothing was lost")
+	}
+	// What was lost last has no LOST record. Readers of the file know it all the same.
+	if max(reported, counted) != rec.res.Lost {
+		t.Errorf("the file says %d, and %d in the end, and %d samples were lost", reported, counted, rec.res.Lost)
 	}
 	if rec.res.LostSideband != 0 {
 		t.Errorf("%d records of sideband were lost", rec.res.LostSideband)
@@ -158,4 +165,37 @@ func FuzzScan(f *testing.F) {
 			t.Errorf("%d records in %d bytes", got.records, len(b))
 		}
 	})
+}
+
+// TestLostLast: what was lost last, of which no record tells as none found room after
+// it, is in the file as perf has it.
+func TestLostLast(t *testing.T) {
+	testutil.Require(t, testutil.Root, testutil.PerfEvents, testutil.Tracefs, testutil.Kernel("6.0"), testutil.Tool("taskset"))
+	shell := overflow(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	rec, err := runWith(ctx, t, Options{
+		RingSize: 8 * sys.PageSize(), Resolver: resolver(t), Groups: groups(t, "raw_syscalls:sys_enter"),
+		Target: Target{PIDs: []int{shell.Process.Pid}},
+		Progress: func(Progress) {
+			fmt.Fprintln(shell.In, 100000)
+			if status, err := shell.Out.ReadString('\n'); status != "0\n" {
+				t.Errorf("dd: status %q, %v", status, err)
+			}
+			cancel()
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := read(t, rec.path)
+	var counted uint64
+	for _, r := range c.records {
+		if l, ok := r.(*perf.LostSamples); ok {
+			counted += l.N
+		}
+	}
+	if rec.res.Lost == 0 || counted != rec.res.Lost {
+		t.Errorf("%d samples were lost, the file says %d", rec.res.Lost, counted)
+	}
 }

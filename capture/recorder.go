@@ -291,6 +291,7 @@ func (r *Recorder) record(ctx context.Context) error {
 	if err := r.writeStatus(ctx); err != nil {
 		return err
 	}
+	r.noteForeign() // one that is gone in the end may have dropped all there was
 	r.started = time.Now()
 	if err := r.set.enable(); err != nil {
 		return err
@@ -311,8 +312,8 @@ func (r *Recorder) record(ctx context.Context) error {
 // end stops the events, empties the rings, and lets the command go.
 func (r *Recorder) end() error {
 	disabled := r.set.disable()
-	passed := r.pass()
-	r.countLost()
+	r.noteForeign()
+	passed := cmp.Or(r.pass(), r.countLost())
 	if r.child != nil {
 		r.result.Child = r.child.finish()
 	}

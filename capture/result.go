@@ -16,6 +16,7 @@ import (
 	"github.com/gantry-tools/gantry/capture/proctable"
 	"github.com/gantry-tools/gantry/container"
 	"github.com/gantry-tools/gantry/internal/hint"
+	"github.com/gantry-tools/gantry/internal/linux/sys"
 	"github.com/gantry-tools/gantry/perf"
 	"github.com/gantry-tools/gantry/perf/perfdata"
 )
@@ -33,6 +34,9 @@ type Result struct {
 	// Lost are samples, LostSideband other records that did not fit into the
 	// rings: names and mappings may be missing.
 	Lost, LostSideband uint64
+	// Foreign: BPF programs of others are attached to tracepoints that were
+	// recorded, and may have dropped samples.
+	Foreign bool
 	// LostBy is the ledger: samples lost by container, the greatest first.
 	LostBy []ContainerLoss
 	// Containers is how many containers were sampled.
@@ -96,8 +100,15 @@ func (r *Recorder) sampleTime() (span [2]uint64) {
 // countLost adds the losses without a LOST record, because no record
 // found room after them: the kernel counts for each event what it dropped
 // (Linux 6.0).
-func (r *Recorder) countLost() {
+//
+// It writes them into the file, as perf does: readers take what is more, this or
+// the LOST records of the event.
+func (r *Recorder) countLost() error {
 	dropped := make(map[int]uint64) // by cpu
+	now, err := sys.ClockMonotonic.Now()
+	if err != nil {
+		return err
+	}
 	for _, ev := range r.set.samplers() {
 		if ev.Attr.ReadFormat&perf.FormatLost == 0 || ev.Attr.ReadFormat&perf.FormatGroup != 0 {
 			continue
@@ -106,13 +117,24 @@ func (r *Recorder) countLost() {
 		if err != nil || len(c.Counts) == 0 {
 			continue // the count is a second opinion, its absence no error
 		}
-		dropped[ev.Target.CPU] += c.Counts[0].Lost
+		lost := c.Counts[0].Lost
+		dropped[ev.Target.CPU] += lost
+		of := r.set.event(ev.ID)
+		if lost == 0 || of == nil {
+			continue
+		}
+		rec := &perf.LostSamples{N: lost}
+		rec.SampleID = perf.SampleIDInfo{Time: uint64(now), ID: ev.ID, CPU: uint32(max(ev.Target.CPU, 0))}
+		if err := r.out.WriteRecord(rec, of); err != nil {
+			return writeError(err)
+		}
 	}
 	for _, ring := range r.rings {
 		if !ring.sideband {
 			ring.tally.lost = max(ring.tally.lost, dropped[ring.cpu])
 		}
 	}
+	return nil
 }
 
 // sumUp fills the result, and the ledger in the table.

@@ -7,6 +7,7 @@ package capture
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/gantry-tools/gantry/capture/perfevent"
 	"github.com/gantry-tools/gantry/perf"
@@ -150,6 +151,16 @@ func tryRings(s *eventSet, sizes ringSizes) ([]*ring, error) {
 
 // samplers are the open events that are not sideband.
 func (s *eventSet) samplers() []*perfevent.Event { return s.all[len(s.observer):] }
+
+// event is the event in the file that has a kernel id; nil if there is none.
+func (s *eventSet) event(id uint64) *perf.Event {
+	for _, ev := range s.list {
+		if slices.Contains(ev.IDs, id) {
+			return ev
+		}
+	}
+	return nil
+}
 
 func closeRings(rings []*ring) {
 	for _, r := range rings {

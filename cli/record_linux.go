@@ -274,7 +274,7 @@ func (r *recordReport) result(res *capture.Result, output string) {
 	if r.verbose {
 		warnContainers(r.w, res.Warnings)
 	}
-	if res.Samples == 0 && res.Lost == 0 {
+	if res.Samples == 0 && res.Lost == 0 && !res.Foreign {
 		r.note("no samples: what was recorded did not run in that time, or its events did not happen")
 	}
 	r.losses(res)

@@ -156,3 +156,21 @@ func PerfProbeOpen(attr []byte, name string, offset uint64, pid, cpu int, group 
 	binary.NativeEndian.PutUint64(attr[attrProbeOffset:], offset)
 	return PerfEventOpen(attr, pid, cpu, group, flags)
 }
+
+// maxQueried bounds the programs that PerfQueryBPF lists; the kernel takes 64
+// at most (BPF_TRACE_MAX_PROGS).
+const maxQueried = 64
+
+// PerfQueryBPF lists the ids of the BPF programs that are attached to the
+// tracepoint of an event, whoever attached them.
+func PerfQueryBPF(fd *FD) ([]uint32, error) {
+	var q struct { // struct perf_event_query_bpf
+		size, count uint32
+		ids         [maxQueried]uint32
+	}
+	q.size = maxQueried
+	if err := perfIoctlPtr(fd, "QUERY_BPF", unix.PERF_EVENT_IOC_QUERY_BPF, unsafe.Pointer(&q)); err != nil {
+		return nil, err
+	}
+	return q.ids[:min(q.count, maxQueried)], nil
+}
