@@ -14,6 +14,7 @@ import (
 
 	"github.com/gantry-tools/gantry/capture/proctable"
 	"github.com/gantry-tools/gantry/internal/linux/procfs"
+	"github.com/gantry-tools/gantry/internal/linux/sys"
 	"github.com/gantry-tools/gantry/internal/testutil"
 	"github.com/gantry-tools/gantry/perf"
 )
@@ -69,29 +70,43 @@ func TestIdentifyKnownFile(t *testing.T) {
 	m := mapped(t, path)
 	x := newResolver(procfs.FS{}, nil, proctable.New(procfs.FS{}, 0))
 	defer x.close()
+	time := uint64(0)
 	check := func(what string, id []byte, asked int) {
 		t.Helper()
-		if f := x.resolve(m, proctable.MountNS{Ino: x.hostMnt}); !bytes.Equal(f.id, id) || x.lookups != asked {
+		if f := x.resolve(m, proctable.MountNS{Ino: x.hostMnt}, time); !bytes.Equal(f.id, id) || x.lookups != asked {
 			t.Errorf("%s: id %x after asking %d times, want %x after %d", what, f.id, x.lookups, id, asked)
 		}
 	}
+	// Mappings a second after all that is done here: nothing has changed since.
+	time = uint64(now(t) + 1e9)
 	check("first", ids[0], 1)
 	check("again", ids[0], 1)
-	x.round += recheck
+	x.pass++
 	check("unchanged", ids[0], 1)
 	write(1)
-	check("changed just now", ids[0], 1)
-	x.round += recheck
+	check("changed in this pass", ids[0], 1)
+	x.pass++
 	check("changed", ids[1], 2)
-	x.round += recheck
+	x.pass++
+	// A mapping from before the change: its process is asked, every time, and what
+	// another one finds at the path is not it.
+	later := time
+	time = uint64(now(t) - 1e9)
+	check("before the change", ids[1], 3)
+	check("before the change, again", ids[1], 4)
+	m.PID = 1 << 30
+	check("before the change, and the process has ended", nil, 5)
+	time, m.PID = later, int32(os.Getpid())
+	check("after it", ids[1], 6)
+	x.pass++
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	check("its path is gone, not its content", ids[1], 2)
+	check("its path is gone, not its content", ids[1], 6)
 	m.Path = []byte("//anon")
-	check("memory", nil, 2)
+	check("memory", nil, 6)
 	m.Path, m.Inode = []byte(path), 0
-	check("no file", nil, 2)
+	check("no file", nil, 6)
 }
 
 // A file that was known in a mount namespace that is gone is not taken for the one
@@ -105,26 +120,36 @@ func TestResolveInNextGeneration(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := mapped(t, exe)
-	x.resolve(m, proctable.MountNS{Ino: 77})
+	x.resolve(m, proctable.MountNS{Ino: 77}, 0)
 	if x.lookups != 1 {
 		t.Fatalf("%d lookups", x.lookups)
 	}
-	if x.resolve(m, proctable.MountNS{Ino: 77}); x.lookups != 1 {
+	if x.resolve(m, proctable.MountNS{Ino: 77}, 0); x.lookups != 1 {
 		t.Error("a known file was looked up again")
 	}
 	m.PID = 1 << 30
-	if f := x.resolve(m, proctable.MountNS{Ino: 77, Generation: 1}); x.lookups != 2 || len(f.id) != 0 {
+	if f := x.resolve(m, proctable.MountNS{Ino: 77, Generation: 1}, 0); x.lookups != 2 || len(f.id) != 0 {
 		t.Errorf("%+v, %d lookups", f, x.lookups)
 	}
 	links := make([]perf.NSLink, perf.NSCgroup+1)
 	links[perf.NSMnt].Ino = 77
 	self := int32(os.Getpid())
 	procs.Decoded(&perf.Namespaces{PID: 1<<30 + 1, TID: 1<<30 + 1, Links: links}) // of the first generation
-	if f := x.resolve(m, proctable.MountNS{Ino: 77, Generation: 1}); len(f.id) != 0 {
+	if f := x.resolve(m, proctable.MountNS{Ino: 77, Generation: 1}, 0); len(f.id) != 0 {
 		t.Error("found by way of a process of another generation")
 	}
 	procs.Decoded(&perf.Namespaces{PID: self, TID: self, Links: links}) // nobody is in the first any more
-	if f := x.resolve(m, procs.MountNS(self)); procs.MountNS(self).Generation != 1 || len(f.id) == 0 {
+	if f := x.resolve(m, procs.MountNS(self), 0); procs.MountNS(self).Generation != 1 || len(f.id) == 0 {
 		t.Error("not found by way of another process of the same generation")
 	}
+}
+
+// now is CLOCK_MONOTONIC.
+func now(t *testing.T) int64 {
+	t.Helper()
+	n, err := sys.ClockMonotonic.Now()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return int64(n)
 }

@@ -6,6 +6,7 @@ package binaries
 
 import (
 	"errors"
+	"math"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -149,8 +150,9 @@ func queryID(query *sys.Procmap, proc procfs.Proc, m *perf.Mmap2) ([]byte, bool)
 }
 
 // AtPath looks at the file that has the mapping's path in the root of proc, a
-// process of the same mount namespace. The errors are those of Mapped.
-func (r *IDReader) AtPath(proc procfs.Proc, m *perf.Mmap2) (id []byte, err error) {
+// process of the same mount namespace. It must not have changed after a time, in
+// nanoseconds of the wall clock. The errors are those of Mapped.
+func (r *IDReader) AtPath(proc procfs.Proc, m *perf.Mmap2, before int64) (id []byte, err error) {
 	if strings.HasSuffix(m.Filename, deletedSuffix) {
 		return nil, errOther
 	}
@@ -167,8 +169,8 @@ func (r *IDReader) AtPath(proc procfs.Proc, m *perf.Mmap2) (id []byte, err error
 		}
 		defer f.Close()
 		ok := false
-		if found, ok = idOf(f, &asked); !ok {
-			failed = errOther
+		if found, ok = idOf(f, &asked); !ok || changedAt(f) > before {
+			found, failed = nil, errOther
 		}
 	}); err != nil {
 		return nil, err
@@ -189,6 +191,19 @@ func (r *IDReader) OpenMapped(proc procfs.Proc, start, end uint64, path string) 
 		return nil, e
 	}
 	return f, err
+}
+
+// changedAt is when a file was changed last, in nanoseconds of the wall clock.
+func changedAt(f *os.File) int64 {
+	info, err := f.Stat()
+	if err != nil {
+		return math.MaxInt64
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return math.MaxInt64
+	}
+	return st.Ctim.Nano()
 }
 
 // idOf reads the build-id of f if it is the file that m maps.

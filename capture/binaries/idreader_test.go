@@ -6,6 +6,7 @@ package binaries
 
 import (
 	"errors"
+	"math"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -41,7 +42,7 @@ func TestCovered(t *testing.T) {
 			f.Close()
 			t.Errorf("%s: opened: %v", path, err)
 		}
-		if id, err := reader.AtPath(self, m); !errors.Is(err, procroot.ErrPseudoFile) {
+		if id, err := reader.AtPath(self, m, math.MaxInt64); !errors.Is(err, procroot.ErrPseudoFile) {
 			t.Errorf("%s: %x, %v", path, id, err)
 		}
 		if s := reader.State(self, m); s != (FileState{}) {

@@ -74,6 +74,7 @@ func (m *Mappings) EndPass() {
 		m.collector.jit.exited(e.pid, e.tid)
 	}
 	m.exits = m.exits[:0]
+	m.resolver.pass++
 }
 
 // Round ends a round.
@@ -98,7 +99,7 @@ func (m *Mappings) Live(raw perf.Raw) {
 	if perf.HoldsCode(v.Path) {
 		m.enqueue(&binaryKey{FileKey: FileKey{Path: anonMemory}}, at)
 	}
-	f := m.resolver.resolve(&v, in)
+	f := m.resolver.resolve(&v, in, raw.TrailerTime())
 	if raw.SetBuildID(f.id); len(f.id) == 0 && in.Generation != 0 {
 		raw.SetInodeGen(in.InodeGen(v.InodeGen))
 	}
