@@ -5,9 +5,11 @@
 package capture
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"sync/atomic"
@@ -60,7 +62,7 @@ func TestContainersWithOnePath(t *testing.T) {
 		t.Errorf("%d containers sampled, want two at least", rec.res.Containers)
 	}
 
-	out := perfRun(t, "--buildid-dir", store, "report", "-i", rec.path, "--stdio", "--no-children", "-g", "none", "--sort", "pid,dso,sym", "--comms", "server")
+	out := perfRun(t, "--buildid-dir", filepath.Join(store, "containers"), "report", "-i", rec.path, "--stdio", "--no-children", "-g", "none", "--sort", "pid,dso,sym", "--comms", "server")
 	for c, fn := range map[*testutil.Container]string{a: "alpha_hot", b: "beta_hot"} {
 		if !regexp.MustCompile(fmt.Sprintf(`\b%d:server\s+server\s+\[\.\] %s\b`, c.PID, fn)).MatchString(out) {
 			t.Errorf("no %s of process %d in:\n%s", fn, c.PID, out)
@@ -88,8 +90,10 @@ func checkKept(t *testing.T, store string, progs ...string) {
 		}
 		id, err := buildid.FromFile(f, info.Size())
 		f.Close()
-		if err != nil || !s.Has(id) {
-			t.Errorf("%s (%v, %v) is not in the store", prog, id, err)
+		if kept, _, lookErr := s.LookupContainer(id); err != nil || lookErr != nil {
+			t.Errorf("%s (%v, %v) is not in the store", prog, id, cmp.Or(err, lookErr))
+		} else if kept.Close(); s.Has(id) {
+			t.Errorf("%s answers for the host, by the build-id %v", prog, id)
 		}
 	}
 }

@@ -34,7 +34,8 @@ func (r *Recorder) noteForeign() {
 		if of := r.set.event(ev.ID); of != nil {
 			name = of.Name
 		}
-		note := fmt.Sprintf("%s: BPF programs of others are attached to it (%s): samples that they drop are not recorded, "+
+		note := fmt.Sprintf("%s: BPF programs of others are attached to it (%s): samples that they drop are not "+
+			"recorded, "+
 			"by nobody", name, programNames(ids))
 		r.result.Foreign = true
 		if !slices.Contains(r.result.Notes, note) {

@@ -140,10 +140,10 @@ func (w *workloads) checkPerf(t *testing.T) {
 		"mine=pid;cgroup="+w.a.CgroupPath+";cgroup="+w.edge.CgroupPath)
 	want := map[string][]string{
 		hostFn: {"[host]", "[host]", "[host]", "[host]"},
-		aFn: {identity(t, w.a, "pid", "mnt"), pod, identity(t, w.a, six...),
+		aFn: {filepath.Base(w.a.CgroupPath), pod, identity(t, w.a, six...),
 			identity(t, w.a, "pid") + ",cgroup:" + w.a.CgroupPath},
-		bFn: {identity(t, w.b, "pid", "mnt"), pod, identity(t, w.b, six...), "[host]"},
-		edgeFn: {identity(t, w.edge, "pid", "mnt"), "[host]", "[host]",
+		bFn: {filepath.Base(w.b.CgroupPath), pod, identity(t, w.b, six...), "[host]"},
+		edgeFn: {filepath.Base(w.edge.CgroupPath), "[host]", "[host]",
 			identity(t, w.edge, "pid") + ",cgroup:" + w.edge.CgroupPath},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

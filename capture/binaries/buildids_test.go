@@ -35,7 +35,8 @@ func mapped(t *testing.T, path string) *perf.RawMmap2 {
 	var m *perf.RawMmap2
 	err = procfs.FS{}.Self().Maps(procfs.NewMapsScanner(), func(v *procfs.Mapping) error {
 		if v.Path == path {
-			m = &perf.RawMmap2{PID: int32(os.Getpid()), Addr: v.Start, Len: v.End - v.Start, Major: v.DevMajor, Minor: v.DevMinor, Inode: v.Inode, Path: []byte(path)}
+			m = &perf.RawMmap2{PID: int32(os.Getpid()), Addr: v.Start, Len: v.End - v.Start, Major: v.DevMajor,
+				Minor: v.DevMinor, Inode: v.Inode, Path: []byte(path)}
 		}
 		return nil
 	})

@@ -31,7 +31,8 @@ func TestCopyThatHangs(t *testing.T) {
 	// A /proc where it takes a writer to find out what is mounted.
 	root := t.TempDir()
 	dir, mounts := filepath.Join(root, "proc/42"), filepath.Join(root, "proc/42/mountinfo")
-	if err := errors.Join(os.MkdirAll(filepath.Join(dir, "ns"), 0o755), os.Symlink("mnt:[7]", filepath.Join(dir, "ns/mnt")),
+	if err := errors.Join(os.MkdirAll(filepath.Join(dir, "ns"), 0o755),
+		os.Symlink("mnt:[7]", filepath.Join(dir, "ns/mnt")),
 		os.Symlink("/", filepath.Join(dir, "root")), syscall.Mkfifo(mounts, 0o600)); err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +129,8 @@ func TestMissingReasons(t *testing.T) {
 	enqueue(self, "/no/such/file", id)
 	k.Wait()
 	sum, list := k.Result()
-	want := map[string]int{errGone.Error(): 2, sys.ErrNotRegular.Error(): 1, errTooLarge.Error(): 1, ErrOnFUSE.Error(): 1}
+	want := map[string]int{errGone.Error(): 2, sys.ErrNotRegular.Error(): 1, errTooLarge.Error(): 1,
+		ErrOnFUSE.Error(): 1}
 	for reason, n := range want {
 		if sum.Missing[reason] != n {
 			t.Errorf("%d are missing because %q, want %d: %v", sum.Missing[reason], reason, n, sum.Missing)
@@ -138,7 +140,8 @@ func TestMissingReasons(t *testing.T) {
 		t.Errorf("%+v, %d files", sum, len(list))
 	}
 	// A process that still lives gets another chance.
-	if b := k.known[keyOf(&perf.Mmap2{Filename: "/gone", BuildID: id}, proctable.MountNS{})]; b == nil || b.err != errGone {
+	if b := k.known[keyOf(&perf.Mmap2{Filename: "/gone", BuildID: id}, proctable.MountNS{})]; b == nil ||
+		b.err != errGone {
 		t.Fatalf("%+v", b)
 	}
 	enqueue(self, "/gone", id)
@@ -156,7 +159,8 @@ func TestFilesAreBounded(t *testing.T) {
 		k.known[binaryKey{id: strconv.Itoa(i)}] = &binary{}
 	}
 	known := binaryKey{id: "7"}
-	if k.enqueue(&known, mappedAt{}) == nil || k.enqueue(&binaryKey{id: "new"}, mappedAt{}) != nil || len(k.known) != maxFiles {
+	if k.enqueue(&known, mappedAt{}) == nil || k.enqueue(&binaryKey{id: "new"}, mappedAt{}) != nil ||
+		len(k.known) != maxFiles {
 		t.Errorf("%d files are known", len(k.known))
 	}
 	if sum, _ := k.Result(); sum.Missing[errTooManyFiles.Error()] != 1 {

@@ -90,7 +90,8 @@ func TestHostileBinaries(t *testing.T) {
 		{"a link by way of /proc", link("/proc/self/root" + j.secret), false, errGone},
 		{"a link to itself", link("app"), false, syscall.ELOOP},
 		{"a pipe", func(name string) error { return syscall.Mkfifo(name, 0o777) }, false, sys.ErrNotRegular},
-		{"a device", func(name string) error { return syscall.Mknod(name, syscall.S_IFCHR|0o777, 1<<8|5) }, false, sys.ErrNotRegular},
+		{"a device", func(name string) error { return syscall.Mknod(name, syscall.S_IFCHR|0o777, 1<<8|5) }, false,
+			sys.ErrNotRegular},
 		{"a directory", func(name string) error { return os.Mkdir(name, 0o755) }, false, sys.ErrNotRegular},
 		{"another build-id", write(other), false, buildid.ErrMismatch},
 		{"no ELF file", write([]byte("root:*:20000:0:99999:7:::\n")), false, buildid.ErrNotELF},
@@ -98,7 +99,8 @@ func TestHostileBinaries(t *testing.T) {
 		{"cut off", write(good[:note]), false, errUnreadable},
 		{"headers far behind the end", write(claims(32, 16)), false, errUnreadable}, // e_phoff, e_shoff
 		{"a note of gigabytes", write(claims(note-12, 8)), false, errUnreadable},
-		{"gigabytes", func(name string) error { return errors.Join(write(good)(name), os.Truncate(name, 1<<40)) }, false, errTooLarge},
+		{"gigabytes", func(name string) error { return errors.Join(write(good)(name), os.Truncate(name, 1<<40)) },
+			false, errTooLarge},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			name := filepath.Join(j.root, "app")
@@ -110,7 +112,8 @@ func TestHostileBinaries(t *testing.T) {
 			if (sum.Kept == 1) != tt.kept {
 				t.Errorf("%+v", sum)
 			}
-			if n := len(sum.Missing); tt.why == nil && n > 0 || tt.why != nil && (n != 1 || sum.Missing[tt.why.Error()] != 1) {
+			if n := len(sum.Missing); tt.why == nil && n > 0 || tt.why != nil &&
+				(n != 1 || sum.Missing[tt.why.Error()] != 1) {
 				t.Errorf("missing %v, want %v", sum.Missing, tt.why)
 			}
 			if list, err := k.store.List(); err != nil || len(list) != sum.Kept {
@@ -230,7 +233,8 @@ func TestHostileDebugFiles(t *testing.T) {
 	stripped, debug := strip(t, program(t, wantedID))
 	_, other := strip(t, program(t, strings.Repeat("ab", 20)))
 	name := filepath.Join(j.root, debugRoot, ".build-id", wantedID[:2], wantedID[2:]+".debug")
-	if err := errors.Join(os.WriteFile(filepath.Join(j.root, "app"), stripped, 0o700), os.WriteFile(j.secret, debug, 0o600),
+	if err := errors.Join(os.WriteFile(filepath.Join(j.root, "app"), stripped, 0o700),
+		os.WriteFile(j.secret, debug, 0o600),
 		os.MkdirAll(filepath.Dir(name), 0o755)); err != nil {
 		t.Fatal(err)
 	}
@@ -245,17 +249,20 @@ func TestHostileDebugFiles(t *testing.T) {
 		{"the symbols", write(debug), true, nil},
 		{"none", func() error { return nil }, false, nil},
 		{"a link that stays inside", func() error {
-			return errors.Join(os.WriteFile(filepath.Join(j.root, "symbols"), debug, 0o600), os.Symlink("/symbols", name))
+			return errors.Join(os.WriteFile(filepath.Join(j.root, "symbols"), debug, 0o600),
+				os.Symlink("/symbols", name))
 		}, true, nil},
 		{"a link out", link(j.secret), false, nil}, // to nothing, in the root
 		{"a relative link out", link(strings.Repeat("../", 40) + j.secret), false, nil},
 		{"a link to itself", link(path.Base(name)), false, syscall.ELOOP},
 		{"a pipe", func() error { return syscall.Mkfifo(name, 0o666) }, false, sys.ErrNotRegular},
-		{"a device", func() error { return syscall.Mknod(name, syscall.S_IFCHR|0o666, 1<<8|5) }, false, sys.ErrNotRegular},
+		{"a device", func() error { return syscall.Mknod(name, syscall.S_IFCHR|0o666, 1<<8|5) }, false,
+			sys.ErrNotRegular},
 		{"another build-id", write(other), false, buildid.ErrMismatch},
 		{"no ELF file", write([]byte("root:*:20000:0:99999:7:::\n")), false, buildid.ErrNotELF},
 		{"cut off", write(debug[:64]), false, errUnreadable},
-		{"gigabytes", func() error { return errors.Join(write(debug)(), os.Truncate(name, 1<<40)) }, false, errTooLarge},
+		{"gigabytes", func() error { return errors.Join(write(debug)(), os.Truncate(name, 1<<40)) }, false,
+			errTooLarge},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if err := tt.make(); err != nil {
@@ -296,7 +303,8 @@ func FuzzDebugPaths(f *testing.F) {
 		dir := path.Dir(path.Clean(name))
 		for _, at := range debugPaths(bytes.NewReader(text), int64(len(text)), id, name) {
 			switch path.Dir(at) {
-			case dir, path.Join(dir, ".debug"), path.Join(debugRoot, dir), path.Join(debugRoot, ".build-id", wantedID[:2]):
+			case dir, path.Join(dir, ".debug"), path.Join(debugRoot, dir),
+				path.Join(debugRoot, ".build-id", wantedID[:2]):
 			default:
 				t.Errorf("%q with %q leads to %q", name, section, at)
 			}

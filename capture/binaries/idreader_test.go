@@ -24,7 +24,8 @@ func TestCovered(t *testing.T) {
 	testutil.Require(t, testutil.Root)
 	dir := t.TempDir()
 	at, link := filepath.Join(dir, "covered"), filepath.Join(dir, "link")
-	if err := errors.Join(os.Mkdir(at, 0o755), os.WriteFile(filepath.Join(at, "file"), nil, 0o600), os.Symlink("covered", link)); err != nil {
+	if err := errors.Join(os.Mkdir(at, 0o755), os.WriteFile(filepath.Join(at, "file"), nil, 0o600),
+		os.Symlink("covered", link)); err != nil {
 		t.Fatal(err)
 	}
 	var st syscall.Stat_t

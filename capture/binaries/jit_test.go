@@ -33,7 +33,9 @@ func newJail(t *testing.T) *jail {
 	testutil.Require(t, testutil.Root, testutil.Tool("gcc"))
 	dir := t.TempDir()
 	j := &jail{filepath.Join(dir, "root"), filepath.Join(dir, "secret")}
-	prog := testutil.CompileC(t, "#include <unistd.h>\nint main(void) { char c; write(1, \"r\", 1); while (read(0, &c, 1) > 0); return 0; }\n", "-static")
+	prog := testutil.CompileC(t,
+		"#include <unistd.h>\nint main(void) { char c; write(1, \"r\", 1); while (read(0, &c, 1) > 0); return 0; }\n",
+		"-static")
 	text, err := os.ReadFile(prog)
 	if err := errors.Join(err, os.MkdirAll(j.tmp(""), 0o755), os.WriteFile(filepath.Join(j.root, "wait"), text, 0o755),
 		os.WriteFile(j.secret, []byte("10 10 of_the_host\n"), 0o600)); err != nil {
@@ -112,13 +114,22 @@ func TestHostilePerfMaps(t *testing.T) {
 		{"none", func(string) error { return nil }, "", nil},
 		{"empty", func(name string) error { return os.WriteFile(name, nil, 0o600) }, "", nil},
 		{"a link out", func(name string) error { return os.Symlink(j.secret, name) }, "", sys.ErrNotRegular},
-		{"a relative link out", func(name string) error { return os.Symlink("../../secret", name) }, "", sys.ErrNotRegular},
-		{"a link to a map", func(name string) error { return errors.Join(write(j.tmp("other")), os.Symlink("other", name)) }, "", sys.ErrNotRegular},
+		{"a relative link out", func(name string) error { return os.Symlink("../../secret", name) }, "",
+			sys.ErrNotRegular},
+		{"a link to a map", func(name string) error {
+			return errors.Join(write(j.tmp("other")),
+				os.Symlink("other", name))
+		}, "", sys.ErrNotRegular},
 		{"a pipe", func(name string) error { return syscall.Mkfifo(name, 0o666) }, "", sys.ErrNotRegular},
-		{"a device", func(name string) error { return syscall.Mknod(name, syscall.S_IFCHR|0o666, 5<<8) }, "", sys.ErrNotRegular},
+		{"a device", func(name string) error { return syscall.Mknod(name, syscall.S_IFCHR|0o666, 5<<8) }, "",
+			sys.ErrNotRegular},
 		{"a directory", func(name string) error { return os.Mkdir(name, 0o755) }, "", sys.ErrNotRegular},
-		{"something else", func(name string) error { return os.WriteFile(name, []byte("root:*:20000:0:99999:7:::\n"), 0o600) }, "", errNotJIT},
-		{"gigabytes", func(name string) error { return errors.Join(write(name), os.Truncate(name, 1<<40)) }, "", errTooLarge},
+		{"something else", func(name string) error {
+			return os.WriteFile(name, []byte("root:*:20000:0:99999:7:::\n"),
+				0o600)
+		}, "", errNotJIT},
+		{"gigabytes", func(name string) error { return errors.Join(write(name), os.Truncate(name, 1<<40)) }, "",
+			errTooLarge},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			k := startJITCollector(t)
@@ -154,7 +165,8 @@ func TestPerfMapBehindLink(t *testing.T) {
 	pid, _ := j.start(t)
 	outside := filepath.Dir(j.root)
 	if err := errors.Join(os.Remove(j.tmp("")), os.Symlink(outside, j.tmp("")),
-		os.WriteFile(filepath.Join(outside, fmt.Sprintf("perf-%d.map", pid)), []byte("1000 20 f\n"), 0o600)); err != nil {
+		os.WriteFile(filepath.Join(outside, fmt.Sprintf("perf-%d.map", pid)), []byte("1000 20 f\n"),
+			0o600)); err != nil {
 		t.Fatal(err)
 	}
 	k.enqueue(memoryOf(pid))
@@ -174,12 +186,16 @@ func TestPerfMapOfEnded(t *testing.T) {
 		last func(name string) error // what happens at the end
 		want string
 	}{
-		{"more", func(name string) error { return os.WriteFile(name, []byte("1000 20 f\n2000 20 late\n"), 0o600) }, "1000 20 f\n2000 20 late\n"},
+		{"more", func(name string) error { return os.WriteFile(name, []byte("1000 20 f\n2000 20 late\n"), 0o600) },
+			"1000 20 f\n2000 20 late\n"},
 		{"removed", os.Remove, "1000 20 f\n"},
 		{"replaced", func(name string) error {
 			return errors.Join(os.Remove(name), os.WriteFile(name, []byte("1000 20 g\n"), 0o600))
 		}, "1000 20 g\n"},
-		{"a pipe in its place", func(name string) error { return errors.Join(os.Remove(name), syscall.Mkfifo(name, 0o666)) }, "1000 20 f\n"},
+		{"a pipe in its place", func(name string) error {
+			return errors.Join(os.Remove(name),
+				syscall.Mkfifo(name, 0o666))
+		}, "1000 20 f\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			k := startJITCollector(t)
@@ -241,7 +257,8 @@ func TestOverWhenTheLastHasEnded(t *testing.T) {
 			if err := os.MkdirAll(dir, 0o755); err != nil {
 				t.Fatal(err)
 			}
-			text := fmt.Sprintf("%d (java) %c 1 1 1 0 -1 %d 0 0 0 0 0 0 0 0 20 0 %d 0 %d 0 0\n", pid, tt.state, tt.flags, tt.threads, tt.start)
+			text := fmt.Sprintf("%d (java) %c 1 1 1 0 -1 %d 0 0 0 0 0 0 0 0 20 0 %d 0 %d 0 0\n", pid, tt.state,
+				tt.flags, tt.threads, tt.start)
 			if tt.state != 0 {
 				if err := os.WriteFile(filepath.Join(dir, "stat"), []byte(text), 0o600); err != nil {
 					t.Fatal(err)
@@ -249,7 +266,8 @@ func TestOverWhenTheLastHasEnded(t *testing.T) {
 			}
 			c := startJITCollector(t).jit
 			c.fs = procfs.New(root)
-			g := &jitProcess{pid: pid, nsPID: 1, start: 5, retryPause: maxRetryPause, retryRound: maxRetryPause, retrying: true}
+			g := &jitProcess{pid: pid, nsPID: 1, start: 5, retryPause: maxRetryPause, retryRound: maxRetryPause,
+				retrying: true}
 			c.all[pid], c.retries = g, []*jitProcess{g}
 			c.exited(pid, pid)
 			if over := c.over(g); over != tt.over || g.ended != tt.ended && !over {
@@ -415,7 +433,8 @@ func TestCodeBounds(t *testing.T) {
 	var pids []int
 	for range 3 {
 		pid, end := j.start(t)
-		if err := os.WriteFile(j.tmp(fmt.Sprintf("perf-%d.map", pid)), fmt.Appendf(nil, "1000 20 f%d\n", pid), 0o600); err != nil {
+		if err := os.WriteFile(j.tmp(fmt.Sprintf("perf-%d.map", pid)), fmt.Appendf(nil, "1000 20 f%d\n", pid),
+			0o600); err != nil {
 			t.Fatal(err)
 		}
 		pids, ends = append(pids, pid), append(ends, end)
@@ -467,10 +486,16 @@ func TestHostileDumps(t *testing.T) {
 		why  error
 	}{
 		{"a dump", func(name string) error { return os.WriteFile(name, head, 0o600) }, true, nil},
-		{"something else", func(name string) error { return os.WriteFile(name, []byte("root:*:20000:0:99999:7:::\n"), 0o600) }, false, errNotJIT},
+		{"something else", func(name string) error {
+			return os.WriteFile(name, []byte("root:*:20000:0:99999:7:::\n"),
+				0o600)
+		}, false, errNotJIT},
 		{"a link out", func(name string) error { return os.Symlink(j.secret, name) }, false, errGone},
 		{"a pipe", func(name string) error { return syscall.Mkfifo(name, 0o666) }, false, sys.ErrNotRegular},
-		{"gigabytes", func(name string) error { return errors.Join(os.WriteFile(name, head, 0o600), os.Truncate(name, 1<<40)) }, false, errTooLarge},
+		{"gigabytes", func(name string) error {
+			return errors.Join(os.WriteFile(name, head, 0o600),
+				os.Truncate(name, 1<<40))
+		}, false, errTooLarge},
 		{"another file", func(name string) error {
 			return errors.Join(os.WriteFile(name+"2", nil, 0o600), os.WriteFile(name, head, 0o600))
 		}, false, errReplaced},
@@ -488,7 +513,8 @@ func TestHostileDumps(t *testing.T) {
 			if err := syscall.Lstat(name, &st); err != nil {
 				t.Fatal(err)
 			}
-			key := &binaryKey{FileKey: FileKey{Path: "/tmp/jit-1.dump", Major: dev.Major, Minor: dev.Minor, Inode: st.Ino, Mnt: 2}}
+			key := &binaryKey{FileKey: FileKey{Path: "/tmp/jit-1.dump", Major: dev.Major, Minor: dev.Minor,
+				Inode: st.Ino, Mnt: 2}}
 			if errors.Is(tt.why, errReplaced) {
 				key.Inode--
 			}
@@ -503,7 +529,8 @@ func TestHostileDumps(t *testing.T) {
 				t.Errorf("missing %v, want %v", sum.Missing, tt.why)
 			}
 			for _, f := range k.Contents() {
-				if f.Path != key.Path || f.Inode != key.Inode || f.MountNS != 2 || f.Major != dev.Major || f.Minor != dev.Minor {
+				if f.Path != key.Path || f.Inode != key.Inode || f.MountNS != 2 || f.Major != dev.Major ||
+					f.Minor != dev.Minor {
 					t.Errorf("%+v", f)
 				}
 			}

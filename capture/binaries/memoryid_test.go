@@ -48,7 +48,8 @@ func TestFromMemory(t *testing.T) {
 	var m perf.Mmap2
 	err := proc.Maps(procfs.NewMapsScanner(), func(x *procfs.Mapping) error {
 		if x.Prot&procfs.ProtExec != 0 && m.Len == 0 {
-			m = perf.Mmap2{Addr: x.Start, Len: x.End - x.Start, Maj: x.DevMajor, Min: x.DevMinor, Ino: x.Inode, Filename: prog}
+			m = perf.Mmap2{Addr: x.Start, Len: x.End - x.Start, Maj: x.DevMajor, Min: x.DevMinor, Ino: x.Inode,
+				Filename: prog}
 		}
 		return nil
 	})

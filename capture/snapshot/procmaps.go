@@ -107,7 +107,10 @@ func (r *mapReader) each(proc procfs.Proc, mnt uint64, fn func(*perf.Mmap2) erro
 func (r *mapReader) list(proc procfs.Proc) ([]procfs.Mapping, error) {
 	timeout := max(min(firstHeldUp, r.left/2), minHeldUp)
 	l, text := r.lister, r.text
-	err := r.access.DoWithin(proc, timeout, func(*procroot.Op) { l.list(proc, text) })
+	err := r.access.DoWithin(proc, timeout, func(op *procroot.Op) {
+		op.OnAbandon(l.query.Close) // at its end, which may be late
+		l.list(proc, text)
+	})
 	if errors.Is(err, procroot.ErrTimeout) {
 		if !errors.Is(err, procroot.ErrNotStarted) {
 			r.left -= timeout
