@@ -39,7 +39,7 @@ func (s *Session) Calls(dst []symbol.Call, th *timeline.Thread, ip uint64, kerne
 func (s *Session) lines(b *binary) *symbol.Lines {
 	switch {
 	case b.lines != nil:
-	case isPerfMap(b.file.Path):
+	case timeline.IsPerfMap(b.file.Path):
 		b.lines = new(symbol.Lines) // of generated code, names are all there is
 	default:
 		b.lines = s.resolver.Lines(s.ref(b.file))

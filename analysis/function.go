@@ -11,6 +11,7 @@ import (
 	"github.com/gantry-tools/gantry/analysis/profile"
 	"github.com/gantry-tools/gantry/analysis/symbol"
 	"github.com/gantry-tools/gantry/analysis/symbol/bpfinfo"
+	"github.com/gantry-tools/gantry/analysis/timeline"
 	"github.com/gantry-tools/gantry/buildid"
 )
 
@@ -101,7 +102,7 @@ func (f *Function) Code() ([]byte, error) {
 		return sub.Code()[:min(uint64(len(sub.Code())), size)], nil
 	case f.Kernel && f.DSO == symbol.KernelDSO:
 		return f.kernelCode(size)
-	case f.bin == nil, isPerfMap(f.Path):
+	case f.bin == nil, timeline.IsPerfMap(f.Path):
 		return nil, ErrNoCode
 	}
 	file, fileSize, err := f.s.resolver.Open(f.s.ref(f.bin.file))

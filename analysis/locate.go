@@ -149,7 +149,7 @@ func (b *binary) origin() string {
 // object reads the symbols of f, or of the code that is generated in its memory.
 func (s *Session) object(f *timeline.File) (*symbol.Object, error) {
 	ref := s.ref(f)
-	if !isPerfMap(f.Path) {
+	if !timeline.IsPerfMap(f.Path) {
 		return s.resolver.Object(ref)
 	}
 	var dumps []symbol.Ref
@@ -184,9 +184,12 @@ func isJitdump(name string) bool {
 // ref says which file f is.
 func (s *Session) ref(f *timeline.File) symbol.Ref {
 	ref := symbol.Ref{Path: f.Path, Inode: f.Ino, MountNS: s.mountNS(f), PID: f.PID}
-	if isPerfMap(f.Path) && len(s.files[f.Path]) > 0 {
+	if timeline.IsPerfMap(f.Path) && len(s.files[f.Path]) > 0 {
 		// Processes of several mount namespaces may have had the number.
 		ref.BuildID, _ = s.files.find(&buildid.Mapped{Path: f.Path, MountNS: f.MountNS})
+		if ref.BuildID.IsZero() {
+			ref.Unchanged = s.wallTime(f)
+		}
 		return ref
 	}
 	if id, err := buildid.New([]byte(f.BuildID)); err == nil {
@@ -202,7 +205,21 @@ func (s *Session) ref(f *timeline.File) symbol.Ref {
 	} else if isVDSO(f.Path) {
 		ref.BuildID = s.vdsoID(f.Path)
 	}
+	if ref.BuildID.IsZero() {
+		ref.Unchanged = s.wallTime(f)
+	}
 	return ref
+}
+
+// wallTime is when a file was mapped first, by the clock of file systems, in
+// nanoseconds since 1970; 0 if the recording does not tell. Of a perf map it is 0 if
+// the process had code before the recording.
+func (s *Session) wallTime(f *timeline.File) int64 {
+	d := s.r.Features().ClockData
+	if d == nil || f.First == 0 || f.Status && timeline.IsPerfMap(f.Path) {
+		return 0
+	}
+	return int64(d.WallNS + (f.First - d.ClockNS))
 }
 
 // vdsoID is the build-id of a vdso that has none of its own.
@@ -233,7 +250,7 @@ type Binary struct {
 // they were found or not, in the order of the timeline.
 func (s *Session) Binaries() (list []Binary) {
 	for _, b := range s.binaries {
-		if b != nil && !b.file.Kernel && openable(b.file.Path) && !isVDSO(b.file.Path) && !isPerfMap(b.file.Path) {
+		if b != nil && !b.file.Kernel && openable(b.file.Path) && !isVDSO(b.file.Path) && !timeline.IsPerfMap(b.file.Path) {
 			ref := s.ref(b.file)
 			ref.BuildID = b.id // as it was looked up
 			list = append(list, Binary{b.file, ref})

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/gantry-tools/gantry/analysis/symbol"
+	"github.com/gantry-tools/gantry/analysis/timeline"
 )
 
 // Why a frame has no name, as profile.Frame.Source has it.
@@ -54,7 +55,7 @@ func (s *Session) whyNameless(p *frameSource) string {
 	switch symbol.ReasonOf(p.bin.err) {
 	case symbol.NotFound:
 		switch {
-		case isPerfMap(name):
+		case timeline.IsPerfMap(name):
 			return NoCode
 		case strings.HasSuffix(name, " (deleted)"):
 			return Deleted

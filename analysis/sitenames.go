@@ -4,6 +4,7 @@ package analysis
 
 import (
 	"github.com/gantry-tools/gantry/analysis/profile"
+	"github.com/gantry-tools/gantry/analysis/timeline"
 	"github.com/gantry-tools/gantry/buildid"
 )
 
@@ -65,7 +66,7 @@ func (s *Session) loadBinaries(offsets [][]uint64) {
 		s.binaries[i] = b
 		switch {
 		case !openable(f.Path):
-		case isPerfMap(f.Path):
+		case timeline.IsPerfMap(f.Path):
 			b.setObject(s.object(f))
 		case b.id.IsZero():
 			s.loadBinary([]*binary{b}, offsets)

@@ -102,7 +102,7 @@ func (st *stacks) binary(f *timeline.File) *unwind.Binary {
 		return st.binaries[f.Index]
 	}
 	st.known[f.Index] = true
-	if !openable(f.Path) || isPerfMap(f.Path) {
+	if !openable(f.Path) || timeline.IsPerfMap(f.Path) {
 		return nil
 	}
 	ref := st.s.ref(f)
@@ -117,11 +117,6 @@ func (st *stacks) binary(f *timeline.File) *unwind.Binary {
 	}
 	st.binaries[f.Index] = b
 	return b
-}
-
-// isPerfMap reports whether a mapping is of generated code.
-func isPerfMap(name string) bool {
-	return strings.HasPrefix(name, "/tmp/perf-") && strings.HasSuffix(name, ".map")
 }
 
 // StackCounts say how unwinding the stacks went that were recorded as memory.

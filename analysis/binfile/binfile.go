@@ -291,5 +291,9 @@ func checkInode(ref symbol.Ref, info fs.FileInfo) error {
 	if !ok || st.Ino != ref.Inode {
 		return fmt.Errorf("%w: its inode number is not %d", symbol.ErrMismatch, ref.Inode)
 	}
+	// Written to in place, or removed, and the inode's number is another file's.
+	if changed := changeTime(st); ref.Unchanged != 0 && changed > ref.Unchanged {
+		return fmt.Errorf("%w: it was changed after it was mapped", symbol.ErrMismatch)
+	}
 	return nil
 }

@@ -30,17 +30,21 @@ func (r *Root) OpenPerfMap(ref symbol.Ref) (symbol.File, int64, error) {
 	if ref.MountNS != r.mountNS {
 		return nil, 0, fmt.Errorf("open perf map of another mount namespace: %w", fs.ErrNotExist)
 	}
-	return openMap(r.root, mapPath(ref.PID))
+	return openMap(r.root, mapPath(ref.PID), ref.Unchanged)
 }
 
 // openMap opens a perf map below root. A link in its place is not followed:
-// anybody may write to /tmp.
-func openMap(root *os.Root, path string) (symbol.File, int64, error) {
+// anybody may write to /tmp. One that was not written to since a time (0: any) is
+// that of an earlier process.
+func openMap(root *os.Root, path string, since int64) (symbol.File, int64, error) {
 	info, err := root.Lstat("." + path)
 	if err == nil && !info.Mode().IsRegular() {
 		err = fmt.Errorf("%w: %v", ErrNotRegular, info.Mode())
 	}
 	if err != nil {
+		return nil, 0, fmt.Errorf("open %s: %w", path, err)
+	}
+	if err := writtenSince(info, since); err != nil {
 		return nil, 0, fmt.Errorf("open %s: %w", path, err)
 	}
 	f, opened, err := openRegular(root, "."+path)
@@ -52,6 +56,16 @@ func openMap(root *os.Root, path string) (symbol.File, int64, error) {
 		return nil, 0, fmt.Errorf("open %s: %w", path, err)
 	}
 	return f, opened.Size(), nil
+}
+
+// tick is how much earlier than true the time of a change may be.
+const tick = 10_000_000
+
+func writtenSince(info fs.FileInfo, since int64) error {
+	if info.ModTime().UnixNano()+tick < since {
+		return fmt.Errorf("%w: it was written before the process had code to name", symbol.ErrMismatch)
+	}
+	return nil
 }
 
 // OpenPerfMap opens the perf map of a process that still runs, below its root and by
@@ -67,7 +81,7 @@ func (p *Processes) OpenPerfMap(ref symbol.Ref) (symbol.File, int64, error) {
 		return nil, 0, fmt.Errorf("open perf map: %w", err)
 	}
 	dir := filepath.Join(p.proc(), strconv.Itoa(int(ref.PID)))
-	return openMap(root, mapPath(innerPID(dir, ref.PID)))
+	return openMap(root, mapPath(innerPID(dir, ref.PID)), ref.Unchanged)
 }
 
 // innerPID is the number of a process in its own pid namespace, the last one of

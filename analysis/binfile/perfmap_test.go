@@ -129,3 +129,35 @@ func TestStoreMaps(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestOldPerfMap: a perf map that was not written to since the process has code is that
+// of an earlier one with its number.
+func TestOldPerfMap(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, "tmp"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(dir, mapPath(7))
+	if err := os.WriteFile(name, []byte("1000 10 old\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	root, err := OpenRoot(dir, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	info, err := os.Stat(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	written := info.ModTime().UnixNano()
+	for since, ok := range map[int64]bool{0: true, written - 1: true, written + tick: true, written + 2*tick: false} {
+		f, _, err := root.OpenPerfMap(symbol.Ref{PID: 7, Unchanged: since})
+		if (err == nil) != ok || err != nil && !errors.Is(err, symbol.ErrMismatch) {
+			t.Errorf("code since %d, written %d: %v", since, written, err)
+		}
+		if err == nil {
+			f.Close()
+		}
+	}
+}

@@ -30,6 +30,11 @@ type Ref struct {
 	// its root; it does not count for what is the same file.
 	MountNS uint64
 	PID     int32
+
+	// Unchanged is a time, in nanoseconds since 1970, from which on the file must
+	// not have changed; of a perf map, one from which on it must have been written
+	// to. 0 is not known. It counts only without a BuildID.
+	Unchanged int64
 }
 
 // File is an open binary.
@@ -138,7 +143,7 @@ func (r *Resolver) UseCache(c Cache) { r.cache = c }
 func (ref Ref) key() Ref {
 	ref.PID = 0
 	if !ref.BuildID.IsZero() {
-		ref.Inode = 0
+		ref.Inode, ref.Unchanged = 0, 0
 	}
 	return ref
 }

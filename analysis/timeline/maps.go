@@ -23,6 +23,10 @@ type File struct {
 	// the inode number of its mount namespace then, 0 if not known.
 	PID     int32
 	MountNS uint64
+	// First is the time of the record that told of it first, 0 if that has none.
+	// Status is set if it was mapped before: the record only found it.
+	First  uint64
+	Status bool
 }
 
 // Mapping is the range of addresses from Start up to, not including, End,

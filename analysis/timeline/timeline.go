@@ -5,6 +5,7 @@ package timeline
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/gantry-tools/gantry/analysis/symbol"
 	"github.com/gantry-tools/gantry/perf"
@@ -24,6 +25,7 @@ type Process struct {
 
 	first   []perf.NSLink // what was told first: of threads that have no own
 	forked  uint64        // when, 0 if that was before the recording
+	image   uint32        // which program it runs: another one after an exec
 	lives   [kinds]*Life
 	in      [kinds]uint64 // what lives are of
 	counted bool          // among the processes of lives
@@ -96,6 +98,7 @@ type Timeline struct {
 	hostMnt   uint64          // the host's mount namespace, 0 if not known
 	byIndex   []*File
 	cgroups   map[uint64]string
+	now       uint64 // the time of the record
 	copied    int    // mappings in copies that are alive
 	exits     []exit // in the order of time
 	mapsID    uint32
@@ -145,7 +148,7 @@ func (t *Timeline) thread(pid, tid int32) *Thread {
 	t.remove(t.threads[tid])
 	p := t.processes[pid]
 	if p == nil {
-		p = &Process{PID: pid, maps: t.newMaps()}
+		p = &Process{PID: pid, maps: t.newMaps(), image: t.nextSerial()}
 		t.processes[pid] = p
 	}
 	p.threads++
@@ -212,6 +215,7 @@ func (t *Timeline) KernelID() uint32 { return t.ksymID }
 // none). Records that tell nothing about tasks or symbols are ignored.
 func (t *Timeline) Apply(rec perf.Record, time uint64) {
 	t.bury(time)
+	t.now = time
 	status := perf.MiscOf(rec)&perf.MiscStatusOnly != 0
 	switch r := rec.(type) {
 	case *perf.Fork:
@@ -404,6 +408,7 @@ func (t *Timeline) comm(r *perf.Comm, time uint64) {
 		// A new program: nothing of the old one is mapped any more.
 		t.release(th.Process.maps)
 		th.Process.maps = t.newMaps()
+		th.Process.image = t.nextSerial()
 		// If the task had exited, that was the first thread of its process: this is
 		// another one, which goes on with its number (de_thread in fs/exec.c).
 		if th.exited {
@@ -466,6 +471,12 @@ func mapName(name string, pid int32, start uint64) string {
 	return name
 }
 
+// IsPerfMap reports whether the path of a mapping is that of a perf map, which
+// stands for memory with generated code.
+func IsPerfMap(name string) bool {
+	return strings.HasPrefix(name, "/tmp/perf-") && strings.HasSuffix(name, ".map")
+}
+
 func (t *Timeline) mapped(pid, tid int32, misc perf.Misc, f File, m Mapping) {
 	if m.End <= m.Start {
 		return
@@ -478,6 +489,7 @@ func (t *Timeline) mapped(pid, tid int32, misc perf.Misc, f File, m Mapping) {
 		return
 	}
 	p := t.Thread(pid, tid).Process
+	f.First, f.Status = t.now, misc&perf.MiscStatusOnly != 0
 	m.File = t.file(f, p)
 	maps := t.own(p)
 	if misc&perf.MiscStatusOnly != 0 {
@@ -534,6 +546,10 @@ func fileOf(r *perf.Mmap2) File {
 
 // fileKey is what tells f, which p maps, from other files.
 func (t *Timeline) fileKey(f File, p *Process) File {
+	f.First, f.Status = 0, false
+	if p != nil && IsPerfMap(f.Path) {
+		f.InoGen = uint64(p.image) // the number, and the file, may be another process's later
+	}
 	if f.BuildID != "" {
 		f.Maj, f.Min, f.Ino, f.InoGen = 0, 0, 0, 0
 	}

@@ -478,3 +478,26 @@ func TestLives(t *testing.T) {
 		t.Error("a process of which nothing tells has a life")
 	}
 }
+
+// TestCodeOfImages: the generated code of a process is not that of the program it ran
+// before an exec, nor of the process that has its number later.
+func TestCodeOfImages(t *testing.T) {
+	l := newLog()
+	file := func() *File {
+		t.Helper()
+		l.do(mmap(7, 0x1000, 0x1000, "//anon"))
+		m := l.Thread(7, 7).Process.Maps().Find(0x1000)
+		if m == nil || m.File.Path != "/tmp/perf-7.map" || m.File.First != l.now {
+			t.Fatalf("%+v", m)
+		}
+		return m.File
+	}
+	l.do(comm(7, 7, "node"))
+	first := file()
+	l.do(exec(7, "java"))
+	second := file()
+	l.do(fork(7, 1, 7, 1))
+	if third := file(); first == second || second == third || first == third {
+		t.Error("two programs have one perf map")
+	}
+}
