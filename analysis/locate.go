@@ -45,6 +45,8 @@ type binary struct {
 	lines *symbol.Lines
 	dso   string
 	id    buildid.ID
+	// shared is the Ref of all files that are this one.
+	shared symbol.Ref
 	// hexID is id as text.
 	hexID string
 	// frames are the ids of the profile being built, by symbol; 0 is none
@@ -126,7 +128,8 @@ func (s *Session) newBinary(f *timeline.File) *binary {
 	if !openable(f.Path) {
 		return b
 	}
-	b.id = s.ref(f).BuildID
+	ref := s.ref(f)
+	b.id, b.shared = ref.BuildID, ref.Shared()
 	b.hexID = b.id.String()
 	return b
 }

@@ -4,8 +4,8 @@ package analysis
 
 import (
 	"github.com/gantry-tools/gantry/analysis/profile"
+	"github.com/gantry-tools/gantry/analysis/symbol"
 	"github.com/gantry-tools/gantry/analysis/timeline"
-	"github.com/gantry-tools/gantry/buildid"
 )
 
 // nameSites looks up what the sites were and adds them to the profile.
@@ -54,10 +54,10 @@ func (x *sites) each(files int, f func(file int, addr uint64)) {
 }
 
 // loadBinaries reads the symbols of files at the offsets given for each.
-// Files of one build-id are one binary.
+// Files that are the same are one binary.
 func (s *Session) loadBinaries(offsets [][]uint64) {
 	s.binaries = append(s.binaries, make([]*binary, max(len(offsets)-len(s.binaries), 0))...)
-	byID := make(map[buildid.ID][]*binary)
+	shared := make(map[symbol.Ref][]*binary)
 	for i, f := range s.Timeline.Files()[:len(offsets)] {
 		if len(offsets[i]) == 0 || s.binaries[i] != nil {
 			continue
@@ -71,13 +71,13 @@ func (s *Session) loadBinaries(offsets [][]uint64) {
 		case b.id.IsZero():
 			s.loadBinary([]*binary{b}, offsets)
 		default:
-			byID[b.id] = append(byID[b.id], b)
+			shared[b.shared] = append(shared[b.shared], b)
 		}
 	}
 	for _, b := range s.binaries {
-		if b != nil && byID[b.id] != nil {
-			s.loadBinary(byID[b.id], offsets)
-			delete(byID, b.id)
+		if b != nil && shared[b.shared] != nil {
+			s.loadBinary(shared[b.shared], offsets)
+			delete(shared, b.shared)
 		}
 	}
 }

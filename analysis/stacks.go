@@ -7,9 +7,9 @@ import (
 	"io"
 	"strings"
 
+	"github.com/gantry-tools/gantry/analysis/symbol"
 	"github.com/gantry-tools/gantry/analysis/timeline"
 	"github.com/gantry-tools/gantry/analysis/unwind"
-	"github.com/gantry-tools/gantry/buildid"
 	"github.com/gantry-tools/gantry/perf"
 )
 
@@ -29,9 +29,9 @@ type stacks struct {
 
 	binaries []*unwind.Binary // by timeline.File.Index; none for generated code
 	known    []bool
-	byID     map[buildid.ID]*unwind.Binary
-	compat   uint64 // samples of 32-bit tasks
-	foreign  uint64 // samples of an architecture that cannot be unwound
+	byFile   map[symbol.Ref]*unwind.Binary // by Shared
+	compat   uint64                        // samples of 32-bit tasks
+	foreign  uint64                        // samples of an architecture that cannot be unwound
 }
 
 // UserStack unwinds the user stack that was recorded as memory with a sample
@@ -50,7 +50,7 @@ func (st *stacks) unwind(s *Session, it *Item) []uint64 {
 	sm := it.Sample
 	if st.unwound == nil {
 		st.s, st.arch = s, archOf(s, it.Event.Layout.RegsUser)
-		st.byID = make(map[buildid.ID]*unwind.Binary)
+		st.byFile = make(map[symbol.Ref]*unwind.Binary)
 		if st.arch != perf.NoArch {
 			st.unwound = unwind.New(st.arch)
 		}
@@ -106,14 +106,14 @@ func (st *stacks) binary(f *timeline.File) *unwind.Binary {
 		return nil
 	}
 	ref := st.s.ref(f)
-	b := st.byID[ref.BuildID]
+	b := st.byFile[ref.Shared()]
 	if b == nil || ref.BuildID.IsZero() {
 		b = unwind.NewBinary(st.arch, func() (unwind.File, int64, error) { return st.s.resolver.Open(ref) })
 		b.Separate(func(use func(io.ReaderAt, int64) error) error {
 			return st.s.resolver.SeparateDebug(ref,
 				func(f io.ReaderAt, size int64, _ string) error { return use(f, size) })
 		})
-		st.byID[ref.BuildID] = b
+		st.byFile[ref.Shared()] = b
 	}
 	st.binaries[f.Index] = b
 	return b

@@ -41,6 +41,7 @@ func TestPoisonedStore(t *testing.T) {
 		Files: map[string]string{good: evil, "/guest": guest, "/usr/lib/debug/.build-id/" + id[:2] + "/" + id[2:] + ".debug": evil},
 	})
 	host := testutil.StartReady(t, exec.Command(good))
+	t.Cleanup(func() { host.Cmd.Process.Kill() })
 	store := filepath.Join(dir, "store")
 	data := func(n int) string { return filepath.Join(dir, fmt.Sprint(n, ".data")) }
 	record := func(n int) {

@@ -112,7 +112,7 @@ type Resolver struct {
 	mu      sync.Mutex
 	objects map[Ref]*result // by key
 	order   []*result       // failures are reported in the order of first use
-	found   map[Ref]Ref     // where one was found, by shared
+	found   map[Ref]Ref     // where one was found, by Shared
 	scratch scratch         // of ObjectAt
 	loaded  int64           // bytes of DWARF
 	lines   map[Ref]*Lines  // by key
@@ -148,15 +148,19 @@ func (ref Ref) key() Ref {
 	return ref
 }
 
-// shared is the Ref of all files that are what this one is: those with the same
-// content. By a build-id only files of one mount namespace are; what a container says
-// does not count for others.
-func (ref Ref) shared() Ref {
+// Shared is the Ref of all files that are what this one is: those with the same
+// content. A build-id does not tell that: programs that differ in the names of their
+// functions only have the same, and a container says what it likes. With the path, in
+// one mount namespace, it does.
+func (ref Ref) Shared() Ref {
 	if ref.BuildID.Kind() == buildid.KindContent {
 		return Ref{BuildID: ref.BuildID}
 	}
-	return Ref{BuildID: ref.BuildID, MountNS: ref.MountNS}
+	return Ref{BuildID: ref.BuildID, MountNS: ref.MountNS, Path: ref.Path}
 }
+
+// anyOfHost stands for a file of the host with a build-id.
+func (ref Ref) anyOfHost() Ref { return Ref{BuildID: ref.BuildID} }
 
 // Object returns the binary of a Ref. An error is remembered: asking again costs
 // a map lookup.
@@ -171,18 +175,29 @@ func (r *Resolver) Object(ref Ref) (*Object, error) {
 		defer r.mu.Unlock()
 		res.obj, res.err = obj, err
 		if obj != nil && !ref.BuildID.IsZero() {
-			r.objects[ref.shared()] = res
-			r.found[ref.shared()] = ref
+			r.objects[ref.Shared()] = res
+			r.keep(ref)
+			if ref.MountNS == 0 {
+				r.objects[ref.anyOfHost()] = res
+			}
 		}
 	})
 	return r.orOfHost(ref, res)
 }
 
-// orOfHost is the result, or where it is an error the host's binary with the same
-// build-id, which may answer for a container.
+// keep remembers where the file of ref was found. r.mu is held.
+func (r *Resolver) keep(ref Ref) {
+	r.found[ref.Shared()] = ref
+	if ref.MountNS == 0 {
+		r.found[ref.anyOfHost()] = ref
+	}
+}
+
+// orOfHost is the result, or where it is an error a file of the host with the same
+// build-id, which may answer for a container and for what is gone.
 func (r *Resolver) orOfHost(ref Ref, res *result) (*Object, error) {
-	if res.err != nil && ref.MountNS != 0 {
-		if o := r.byBuildID(Ref{BuildID: ref.BuildID}); o != nil {
+	if res.err != nil {
+		if o := r.byBuildID(ref.anyOfHost()); o != nil {
 			return o, nil
 		}
 	}
@@ -212,7 +227,8 @@ func (r *Resolver) ObjectAt(ref Ref, offsets []uint64) (*Object, error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.scratch, r.found[ref.shared()] = mem, ref
+	r.scratch = mem
+	r.keep(ref)
 	return obj, nil
 }
 
@@ -222,9 +238,9 @@ func (r *Resolver) foundAs(ref Ref) (Ref, bool) {
 	if ref.BuildID.IsZero() {
 		return Ref{}, false
 	}
-	at, ok := r.found[ref.shared()]
+	at, ok := r.found[ref.Shared()]
 	if !ok {
-		at, ok = r.found[Ref{BuildID: ref.BuildID}] // the host's may answer for a container
+		at, ok = r.found[ref.anyOfHost()] // which may answer for what is gone
 	}
 	return at, ok
 }
@@ -249,7 +265,7 @@ func (r *Resolver) byBuildID(ref Ref) *Object {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if res := r.objects[ref.shared()]; res != nil {
+	if res := r.objects[ref.Shared()]; res != nil && res.obj != nil {
 		return res.obj // nil if a Ref without a path was asked for and not found
 	}
 	return nil
