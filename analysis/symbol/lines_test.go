@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"bytes"
 	"debug/elf"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gantry-tools/gantry/analysis/symbol/dwarfline"
 	"github.com/gantry-tools/gantry/buildid"
 	"github.com/gantry-tools/gantry/internal/testutil"
 )
@@ -469,6 +471,24 @@ func TestSplitPackage(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if err := os.Rename(path+".dwp", path+".away"); err != nil {
+		t.Fatal(err)
+	}
+	checkSplit(t, path, addrs, "is not there")
+	// The file of another program, which the compiler calls the same.
+	other, err := filepath.Glob(filepath.Join(filepath.Dir(buildProgram(t, "c", linesProgram+"\nint another_build;\n", "-O2", "-gsplit-dwarf", "-gdwarf-4")), "*.dwo"))
+	if err != nil || len(other) != len(dwo) {
+		t.Fatal(other, err)
+	}
+	for i, name := range dwo {
+		if err := os.Rename(other[i], name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	checkSplit(t, path, addrs, "is of another build")
+	if err := os.Rename(path+".away", path+".dwp"); err != nil {
+		t.Fatal(err)
+	}
 	lines = NewResolver(files{}).Lines(Ref{Path: path})
 	for i, addr := range addrs {
 		if got := lines.Calls(nil, addr); !slices.Equal(got, calls[i]) {
@@ -477,6 +497,20 @@ func TestSplitPackage(t *testing.T) {
 	}
 	if err := lines.Err(); err != nil {
 		t.Error(err)
+	}
+}
+
+// checkSplit: without its split DWARF a program has no inlined calls, which is told.
+func checkSplit(t *testing.T, path string, addrs []uint64, why string) {
+	t.Helper()
+	lines := NewResolver(files{}).Lines(Ref{Path: path})
+	for _, addr := range addrs {
+		if c := lines.Calls(nil, addr); len(c) > 1 {
+			t.Fatalf("%#x: %v", addr, c)
+		}
+	}
+	if err := lines.Err(); !errors.Is(err, dwarfline.ErrSplit) || !strings.Contains(err.Error(), why) {
+		t.Errorf("%v, want: %s", err, why)
 	}
 }
 

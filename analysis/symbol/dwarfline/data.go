@@ -60,6 +60,7 @@ type Data struct {
 	funcs   int
 	texts   int // bytes of names and paths
 	err     error
+	split   error // ErrSplit
 }
 
 // file is one file's sections, and what is known of them.
@@ -121,8 +122,8 @@ func (d *Data) partOf(src *Source) *file {
 }
 
 // Err tells what of the DWARF looked at so far was left out because it is
-// malformed, or was too much; nil if all was well.
-func (d *Data) Err() error { return d.err }
+// malformed, was too much, or is in a file that is not there; nil if all was well.
+func (d *Data) Err() error { return cmp.Or(d.err, d.split) }
 
 // broken remembers the first thing that went wrong.
 func (d *Data) broken(section string, off uint64) {

@@ -32,6 +32,9 @@ type Call struct {
 var (
 	ErrMalformed = errors.New("malformed DWARF")
 	ErrTooMuch   = errors.New("DWARF takes more work than its size allows for")
+	// ErrSplit is a unit whose file of split DWARF is not there, or of another
+	// build: its inlined calls are lost.
+	ErrSplit = errors.New("inlined calls are missing: split DWARF")
 )
 
 // Limits, whatever a file claims.

@@ -2,6 +2,8 @@
 
 package dwarfline
 
+import "fmt"
+
 // contribution is the part of a package of split DWARF that a unit has.
 type contribution struct{ info, abbrev, strOffsets, rnglists section }
 
@@ -34,6 +36,7 @@ func (u *unit) openSplit() *unit {
 		}
 	}
 	if f == nil {
+		d.lacks(u, "is not there")
 		return nil
 	}
 	f.split = true
@@ -45,7 +48,15 @@ func (u *unit) openSplit() *unit {
 			return s
 		}
 	}
+	d.lacks(u, "is of another build")
 	return nil
+}
+
+// lacks remembers the first unit that has no split one.
+func (d *Data) lacks(u *unit, why string) {
+	if d.split == nil {
+		d.split = fmt.Errorf("%w: %.200q %s", ErrSplit, u.dwoName, why)
+	}
 }
 
 // packedFile is what the package has for a unit, nil if nothing. The parts of
