@@ -37,21 +37,25 @@ func (s *Store) AddContainer(f *os.File, size int64, src Source) (content ID, ad
 }
 
 func (s *Store) addContent(f *os.File, size int64, src Source) (content ID, added bool, err error) {
-	if !src.Want.IsZero() {
-		if err := Check(f, size, src.Want); err != nil {
-			return ID{}, false, err
-		}
-	}
-	content, err = hashContent(f, size)
-	if err != nil || s.Has(content) {
-		return content, false, err
-	}
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return ID{}, false, err
 	}
-	content, err = s.add(&io.LimitedReader{R: f, N: size}, Source{Path: src.Path, Want: src.Want, Content: true},
-		elfFileName, s.Has)
-	return content, err == nil, err
+	// The copy is what is checked and hashed, once: the file may change meanwhile.
+	temp, err := s.copyTemp(&io.LimitedReader{R: f, N: size}, src.Limit)
+	if err != nil {
+		return ID{}, false, err
+	}
+	defer temp.close(s) // removes what was not put in place
+	content, err = s.checkFile(temp.name, Source{Want: src.Want, Content: true})
+	if err != nil {
+		return ID{}, false, err
+	}
+	// Whether what is there is whole is found out when it is opened.
+	if _, err := s.root.Stat(path.Join(linkOf(content), elfFileName)); err == nil {
+		s.touch(content)
+		return content, false, nil
+	}
+	return content, true, s.place(temp.name, content, src.Path, elfFileName)
 }
 
 // linkContainer makes the link of a build-id to a content, or to nothing if

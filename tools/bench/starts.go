@@ -27,6 +27,11 @@ const (
 	startsRow = "record -a, container starts: what keeping binaries adds"
 	// startEvery is 100 containers in ten seconds.
 	startEvery = 100 * time.Millisecond
+	// namesRow is the recorder in all, of which names and identities are a part:
+	// nothing can leave them out.
+	namesRow = "record -a, container starts: names and identities, no copies"
+	// namesEvery is 20 containers a second.
+	namesEvery = 50 * time.Millisecond
 	// shortPad is the size of their programs, about.
 	shortPad = 2 << 20
 	// startsTarget is a share of one CPU.
@@ -114,12 +119,12 @@ func (b *bundles) remove() error {
 	return errors.Join(append(errs, os.RemoveAll(b.dir))...)
 }
 
-// run starts a container at each startEvery and waits for all of them.
-func (b *bundles) run(ctx context.Context) error {
+// run starts a container each so often and waits for all of them.
+func (b *bundles) run(ctx context.Context, every time.Duration) error {
 	var all sync.WaitGroup
 	errs := make([]error, len(b.names))
 	for i, name := range b.names {
-		if err := pause(ctx, startEvery); err != nil {
+		if err := pause(ctx, every); err != nil {
 			break
 		}
 		all.Go(func() {
@@ -150,7 +155,7 @@ func (b *bench) startsRows(ctx context.Context, w io.Writer) (err error) {
 	for range b.size.rounds {
 		for i, flags := range [][]string{{"--no-buildid-cache"},
 			{"--buildid-dir", filepath.Join(b.dir, "starts-store")}} {
-			used, all, took, err := b.startsRound(ctx, set, flags)
+			used, all, took, err := b.startsRound(ctx, set, startEvery, flags)
 			if err != nil {
 				return err
 			}
@@ -171,9 +176,39 @@ func (b *bench) startsRows(ctx context.Context, w io.Writer) (err error) {
 	return nil
 }
 
+// namesRows measures the CPU time of a recorder while containers come and go.
+func (b *bench) namesRows(ctx context.Context, w io.Writer) (err error) {
+	if !strings.Contains(namesRow, b.rows) {
+		return nil
+	}
+	set, err := makeBundles(b.dir, b.size.starts)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, set.remove()) }()
+	fmt.Fprintf(b.log, "recording %d container starts, 20 a second\n", b.size.starts)
+	var shares []float64
+	for range b.size.rounds {
+		used, _, took, err := b.startsRound(ctx, set, namesEvery, []string{"--no-buildid-cache"})
+		if err != nil {
+			return err
+		}
+		shares = append(shares, used/took)
+	}
+	mark := "ok"
+	if median(shares) > startsTarget {
+		mark = "missed"
+	}
+	fmt.Fprintf(w, "\n| %s | of one CPU | target | |\n|---|---|---|---|\n| %d, 20 a second: the whole recorder | "+
+		"%.1f %% | %.0f %% | %s |\n",
+		namesRow, b.size.starts, 100*median(shares), 100*startsTarget, mark)
+	return nil
+}
+
 // startsRound records the containers once. used is the CPU time of the recorder
 // while they started and ran, all that of its whole life.
-func (b *bench) startsRound(ctx context.Context, set *bundles, flags []string) (used, all, seconds float64, err error) {
+func (b *bench) startsRound(ctx context.Context, set *bundles, every time.Duration,
+	flags []string) (used, all, seconds float64, err error) {
 	path, store := filepath.Join(b.dir, "starts.data"), filepath.Join(b.dir, "starts-store")
 	defer func() { err = errors.Join(err, os.RemoveAll(store), os.RemoveAll(path), os.RemoveAll(path+".old")) }()
 	args := append([]string{b.gantry, "record", "-q", "-a", "-e", "cpu-clock", "-F", "999", "-o", path}, flags...)
@@ -181,7 +216,7 @@ func (b *bench) startsRound(ctx context.Context, set *bundles, flags []string) (
 	if err != nil {
 		return 0, 0, 0, err
 	}
-	used, seconds, err = run.during(ctx, settle, func() error { return set.run(ctx) })
+	used, seconds, err = run.during(ctx, settle, func() error { return set.run(ctx, every) })
 	run.cmd.Process.Signal(os.Interrupt)
 	c, waitErr := run.wait()
 	return used, c.cpu, seconds, errors.Join(err, waitErr)
