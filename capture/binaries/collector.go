@@ -520,7 +520,8 @@ func (k *Collector) Contents() buildid.MappedFiles {
 // reason is an error without what is particular to one file.
 func reason(err error) string {
 	for _, known := range []error{errTooLarge, errTooMuch, errUnfinished, errGone, errTooManyFiles, errReplaced,
-		ErrOnFUSE, errNotJIT, procroot.ErrTimeout, procroot.ErrPseudoFile, sys.ErrNotRegular, buildid.ErrMismatch,
+		ErrOnFUSE, errNotJIT, errShared, errOlder, procroot.ErrTimeout, procroot.ErrPseudoFile, sys.ErrNotRegular,
+		buildid.ErrMismatch,
 		buildid.ErrNotELF} {
 		if errors.Is(err, known) {
 			return known.Error()

@@ -104,6 +104,7 @@ type jitCollector struct {
 	done      chan struct{}
 	collected []jitFile
 	missing   map[string]int
+	owners    map[mapFile]owner // of perf maps
 }
 
 func newJITCollector(fsys procfs.FS, a *procroot.Access, store *buildid.Store, hostMnt uint64,
@@ -496,6 +497,10 @@ func (c *jitCollector) finish(op *procroot.Op, g *jitProcess) {
 			g.perfMap, g.err = f, nil
 		}
 	}
+	ambiguous := 0
+	if g.perfMap != nil && g.err == nil {
+		g.err, ambiguous = c.owns(g)
+	}
 	add(g.perfMap, jitFile{pid: g.pid, mnt: g.mnt}, g.err)
 	c.mu.Lock()
 	dumps := g.jitdumps
@@ -518,6 +523,9 @@ func (c *jitCollector) finish(op *procroot.Op, g *jitProcess) {
 	}
 	for _, err := range errs {
 		c.countMissing(err)
+	}
+	for range ambiguous {
+		c.countMissing(errShared)
 	}
 	if len(c.collected)+len(kept) > maxJITProcesses {
 		c.countMissing(errTooManyFiles)

@@ -16,6 +16,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/gantry-tools/gantry/internal/linux/procfs"
 	"github.com/gantry-tools/gantry/internal/linux/sys"
@@ -535,5 +536,37 @@ func TestHostileDumps(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A perf map that was written before its process began is that of an earlier one; one
+// that two processes have at the same time is neither's.
+func TestPerfMapOwner(t *testing.T) {
+	j := newJail(t)
+	k := startJITCollector(t)
+	first, endFirst := j.start(t)
+	second, endSecond := j.start(t)
+	older, endOlder := j.start(t)
+	name := func(pid int) string { return j.tmp(fmt.Sprintf("perf-%d.map", pid)) }
+	if err := errors.Join(os.WriteFile(name(first), []byte("1000 20 f\n"), 0o600), os.Link(name(first), name(second)),
+		os.WriteFile(name(older), []byte("1000 20 g\n"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	hour := time.Now().Add(-time.Hour)
+	if err := os.Chtimes(name(older), hour, hour); err != nil {
+		t.Fatal(err)
+	}
+	for _, pid := range []int{first, second, older} {
+		k.enqueue(memoryOf(pid))
+	}
+	k.Start()
+	k.Wait()
+	endFirst()
+	endSecond()
+	endOlder()
+	sum, _ := k.Result()
+	shared, earlier := sum.Missing["generated code: "+errShared.Error()], sum.Missing["generated code: "+errOlder.Error()]
+	if sum.Code != 0 || shared != 2 || earlier != 1 {
+		t.Errorf("%+v", sum)
 	}
 }
