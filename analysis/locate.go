@@ -253,7 +253,8 @@ type Binary struct {
 // they were found or not, in the order of the timeline.
 func (s *Session) Binaries() (list []Binary) {
 	for _, b := range s.binaries {
-		if b != nil && !b.file.Kernel && openable(b.file.Path) && !isVDSO(b.file.Path) && !timeline.IsPerfMap(b.file.Path) {
+		if b != nil && !b.file.Kernel && openable(b.file.Path) && !isVDSO(b.file.Path) &&
+			!timeline.IsPerfMap(b.file.Path) {
 			ref := s.ref(b.file)
 			ref.BuildID = b.id // as it was looked up
 			list = append(list, Binary{b.file, ref})
