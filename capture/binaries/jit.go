@@ -499,7 +499,7 @@ func (c *jitCollector) finish(op *procroot.Op, g *jitProcess) {
 	}
 	ambiguous := 0
 	if g.perfMap != nil && g.err == nil {
-		g.err, ambiguous = c.owns(g)
+		ambiguous, g.err = c.owns(g)
 	}
 	add(g.perfMap, jitFile{pid: g.pid, mnt: g.mnt}, g.err)
 	c.mu.Lock()

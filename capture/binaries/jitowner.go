@@ -36,20 +36,20 @@ const tickOfTimes = 20 * time.Millisecond
 // owns reports whether the perf map of g can be about its code: it was written to since
 // g began, and nobody else had it meanwhile, as containers have that share a /tmp: both
 // write to one file. What was kept of the other one is dropped then.
-func (c *jitCollector) owns(g *jitProcess) (err error, dropped int) {
+func (c *jitCollector) owns(g *jitProcess) (dropped int, err error) {
 	info, err := g.perfMap.Stat()
 	if err != nil {
-		return err, 0
+		return 0, err
 	}
 	st, ok := info.Sys().(*syscall.Stat_t)
 	now, err := sys.ClockBoottime.Now()
 	if !ok || err != nil {
-		return err, 0
+		return 0, err
 	}
 	start := time.Duration(g.start) * procfs.Ticks
 	written := time.Duration(now) - time.Since(info.ModTime())
 	if g.nsPID != 0 && written+tickOfTimes < start {
-		return errOlder, 0
+		return 0, errOlder
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -60,9 +60,9 @@ func (c *jitCollector) owns(g *jitProcess) (err error, dropped int) {
 	}
 	c.owners[file] = owner{g.pid, time.Duration(now)}
 	if !had || before.pid == g.pid || g.nsPID != 0 && before.end < start {
-		return nil, 0
+		return 0, nil
 	}
 	kept := len(c.collected)
 	c.collected = slices.DeleteFunc(c.collected, func(k jitFile) bool { return k.pid == before.pid && k.dump == nil })
-	return errShared, kept - len(c.collected)
+	return kept - len(c.collected), errShared
 }
