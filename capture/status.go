@@ -23,7 +23,7 @@ func (r *Recorder) openSource() {
 		// Of these few all sideband is recorded, so that reading /proc
 		// misses nobody.
 		r.source = snapshot.ChooseProc(r.fs)
-	case len(t.Cgroups) == 0 && r.child != nil && !t.All:
+	case len(t.Containers)+len(t.Cgroups) == 0 && r.child != nil && !t.All:
 		return // the command, which is not yet there
 	default:
 		c := snapshot.Choose(r.fs)
@@ -85,8 +85,7 @@ func (r *Recorder) writeTasks(ctx context.Context, s *snapshot.Synthesizer, scop
 	r.snapshot = res
 	if len(res.HeldUp) > 0 {
 		r.result.note("what %d processes have mapped is not known, such as pid %d: they hold their memory locked, "+
-			"as one "+
-			"does that waits for a file system", len(res.HeldUp), res.HeldUp[0])
+			"as one does that waits for a file system", len(res.HeldUp), res.HeldUp[0])
 	}
 	// One process may be denied: the first, which some machines hide. It is the
 	// host itself.

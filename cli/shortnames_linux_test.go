@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -86,5 +87,50 @@ func TestShortNames(t *testing.T) {
 					nameless, said.String())
 			}
 		})
+	}
+}
+
+// TestShortUnnamed: what is in namespaces of its own, without a runtime or a cgroup, is a
+// row for each life of the namespaces, though their numbers come again.
+func TestShortUnnamed(t *testing.T) {
+	testutil.Require(t, testutil.Root, testutil.PerfEvents, testutil.Tool("unshare", "gcc"))
+	const lives = 8
+	burn := testutil.CompileC(t, burnSource, "-static")
+	data := filepath.Join(t.TempDir(), "unnamed.data")
+	var said bytes.Buffer
+	stop := recordMachine(t, &said, "record", "-e", "cpu-clock:u", "-F", "2000", "-o", data, "-a")
+	for i := range lives {
+		cmd := exec.Command("unshare", "--pid", "--mount", "--fork", burn, "30", fmt.Sprintf("short%d", i))
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	stop()
+	rowOf, commOf := make(map[string]string), make(map[string]string)
+	for line := range strings.Lines(gantry(t, "script", "-F", "comm,container", "-i", data)) {
+		f := strings.Fields(line)
+		if len(f) < 2 || !strings.HasPrefix(f[0], "short") {
+			continue
+		}
+		if row := rowOf[f[0]]; row != "" && row != f[1] || commOf[f[1]] != "" && commOf[f[1]] != f[0] {
+			t.Fatalf("%s is in %s and %s, which has %s", f[0], row, f[1], commOf[f[1]])
+		}
+		rowOf[f[0]], commOf[f[1]] = f[1], f[0]
+	}
+	if len(rowOf) != lives {
+		t.Errorf("%d rows: %v\n%s", len(rowOf), rowOf, said.String())
+	}
+	// A row is chosen by its text, and by it alone.
+	for comm, row := range rowOf {
+		text := strings.TrimPrefix(row, "container=")
+		if !strings.Contains(text, "#") {
+			text = strings.Replace(text, ",", "#1,", 1)
+		}
+		out := gantry(t, "report", "-i", data, "--sort", "comm", "--container", text)
+		for other := range rowOf {
+			if strings.Contains(out, other+"\n") != (other == comm) {
+				t.Errorf("--container %s of %s:\n%s", text, comm, out)
+			}
+		}
 	}
 }
