@@ -65,6 +65,7 @@ type mappedAt struct {
 	mnt        uint64
 	generation uint32
 	start, end uint64
+	hostRoot   bool // its root directory is the host's
 }
 
 // binary is one mapped file.
@@ -324,6 +325,7 @@ func (k *Collector) collect(op *procroot.Op, t copyJob) outcome {
 		err = nil // it was in a container
 	}
 	f.host = host && !deleted && path != "/" // see isFile
+	t.at.hostRoot = host
 	switch {
 	case err != nil:
 		f.err = gone(err)

@@ -82,8 +82,8 @@ func (k *Collector) verified(file verifiedFile, content buildid.ID) {
 // mappedAs takes note of the content that a binary with a build-id has in a mount
 // namespace.
 func (k *Collector) mappedAs(b *binary, at mappedAt, content buildid.ID) {
-	if b.id.IsZero() || at.mnt == 0 || at.mnt == k.hostMnt {
-		return // in the host's, one in another root must not answer for the host
+	if b.id.IsZero() || at.mnt == 0 || at.mnt == k.hostMnt && !at.hostRoot {
+		return // a user can have another root there, with files at the host's paths
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -95,7 +95,7 @@ func (m *Mappings) Live(raw perf.Raw) {
 		return
 	}
 	in := m.table.MountNS(v.PID)
-	at := mappedAt{int(v.PID), in.Ino, in.Generation, v.Addr, v.Addr + v.Len}
+	at := mappedAt{pid: int(v.PID), mnt: in.Ino, generation: in.Generation, start: v.Addr, end: v.Addr + v.Len}
 	if perf.HoldsCode(v.Path) {
 		m.enqueue(&binaryKey{FileKey: FileKey{Path: anonMemory}}, at)
 	}
@@ -148,7 +148,8 @@ func (m *Mappings) Status(rec *perf.Mmap2) {
 	}
 	m.resolver.addHolder(rec, s.in)
 	key := keyOf(rec, s.in)
-	s.binary = m.enqueue(&key, mappedAt{int(rec.PID), s.in.Ino, s.in.Generation, rec.Addr, rec.Addr + rec.Len})
+	s.binary = m.enqueue(&key, mappedAt{pid: int(rec.PID), mnt: s.in.Ino, generation: s.in.Generation, start: rec.Addr,
+		end: rec.Addr + rec.Len})
 	if s.binary == nil {
 		return
 	}
