@@ -88,6 +88,27 @@ func (f *FD) File(name string) *os.File {
 	return os.NewFile(uintptr(f.Disown()), name)
 }
 
+// DupFile is a second, close-on-exec descriptor of an *os.File's open file.
+func DupFile(file *os.File) (*FD, error) {
+	conn, err := file.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var fd *FD
+	if e := conn.Control(func(raw uintptr) {
+		var n int
+		if n, err = unix.FcntlInt(raw, unix.F_DUPFD_CLOEXEC, 0); err == nil {
+			fd = own(n)
+		}
+	}); e != nil {
+		return nil, e
+	}
+	if err != nil {
+		return nil, fmt.Errorf("dup: %w", err)
+	}
+	return fd, nil
+}
+
 // Path is the name under which this process can open the descriptor's file
 // again: a directory so named reaches a detached mount. It is valid as long
 // as the FD is open.
@@ -279,4 +300,12 @@ func ReadlinkAt(dir *FD, name string, buf []byte) (int, error) {
 		return 0, &os.PathError{Op: "readlinkat", Path: name, Err: err}
 	}
 	return n, nil
+}
+
+// Target is what the descriptor is of, as /proc/self/fd tells: a path, or such as
+// "anon_inode:[perf_event]".
+func (f *FD) Target() (string, error) {
+	link, err := os.Readlink(f.Path())
+	runtime.KeepAlive(f)
+	return link, err
 }

@@ -6,6 +6,7 @@ package sys
 
 import (
 	"fmt"
+	"runtime"
 
 	"golang.org/x/sys/unix"
 )
@@ -30,4 +31,38 @@ func DetachedMount(fstype string) (*FD, error) {
 		return nil, fmt.Errorf("fsmount %s: %w", fstype, err)
 	}
 	return own(raw), nil
+}
+
+// DetachedMemory is like DetachedMount a file system nowhere, one in memory that can
+// be written until SealMount.
+func DetachedMemory() (*FD, error) {
+	raw, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("fsopen tmpfs: %w", err)
+	}
+	fs := own(raw)
+	defer fs.Close()
+	if err := unix.FsconfigSetString(fs.Int(), "mode", "0755"); err != nil {
+		return nil, fmt.Errorf("fsconfig tmpfs: %w", err)
+	}
+	if err := unix.FsconfigCreate(fs.Int()); err != nil {
+		return nil, fmt.Errorf("fsconfig tmpfs: %w", err)
+	}
+	raw, err = unix.Fsmount(fs.Int(), unix.FSMOUNT_CLOEXEC,
+		unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("fsmount tmpfs: %w", err)
+	}
+	return own(raw), nil
+}
+
+// SealMount makes a mount read-only (Linux 5.12).
+func SealMount(mount *FD) error {
+	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
+	err := unix.MountSetattr(mount.Int(), "", unix.AT_EMPTY_PATH, &attr)
+	runtime.KeepAlive(mount)
+	if err != nil {
+		return fmt.Errorf("mount_setattr: %w", err)
+	}
+	return nil
 }

@@ -18,6 +18,8 @@ type PerfFlags uint
 
 // Flags of perf_event_open. PerfCloexec is always added.
 const (
+	PerfNoGroup   PerfFlags = unix.PERF_FLAG_FD_NO_GROUP
+	PerfFDOutput  PerfFlags = unix.PERF_FLAG_FD_OUTPUT
 	PerfPIDCgroup PerfFlags = unix.PERF_FLAG_PID_CGROUP
 	PerfCloexec   PerfFlags = unix.PERF_FLAG_FD_CLOEXEC
 )

@@ -6,6 +6,7 @@ package sys
 
 import (
 	"fmt"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -30,4 +31,42 @@ func SetRealtime(priority int) (undo func() error, err error) {
 		}
 		return nil
 	}, nil
+}
+
+// CurrentCPU is the CPU that this thread runs on, 0 if the kernel does not tell.
+func CurrentCPU() int {
+	var cpu uint32
+	_, _, errno := unix.RawSyscall(unix.SYS_GETCPU, uintptr(unsafe.Pointer(&cpu)), 0, 0)
+	if errno != 0 {
+		return 0
+	}
+	return int(cpu)
+}
+
+// Affinity is the CPUs that a thread may run on.
+type Affinity struct{ set unix.CPUSet }
+
+// GetAffinity is the affinity of this thread.
+func GetAffinity() (*Affinity, error) {
+	a := new(Affinity)
+	if err := unix.SchedGetaffinity(0, &a.set); err != nil {
+		return nil, fmt.Errorf("sched_getaffinity: %w", err)
+	}
+	return a, nil
+}
+
+// Set lets this thread run on the CPUs of a. The goroutine must be locked to its
+// thread.
+func (a *Affinity) Set() error {
+	if err := unix.SchedSetaffinity(0, &a.set); err != nil {
+		return fmt.Errorf("sched_setaffinity: %w", err)
+	}
+	return nil
+}
+
+// OneCPU is the affinity of one CPU.
+func OneCPU(cpu int) *Affinity {
+	a := new(Affinity)
+	a.set.Set(cpu)
+	return a
 }
