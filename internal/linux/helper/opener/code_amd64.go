@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package opener
+
+import _ "embed"
+
+//go:embed opener_amd64.bin
+var code []byte

@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package opener
+
+//go:generate ../../../../tools/helper opener.c
