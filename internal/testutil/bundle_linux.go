@@ -58,10 +58,20 @@ func (c *Container) fillRootfs(t testing.TB, root string) {
 			t.Fatal(err)
 		}
 	}
+	if c.spec.HostPrograms {
+		for _, dir := range programDirs {
+			if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 	for path, from := range c.spec.Files {
 		copyProgram(t, from, filepath.Join(root, path))
 	}
 }
+
+// programDirs are what HostPrograms mounts.
+var programDirs = []string{"/usr", "/lib", "/lib64", "/bin", "/sbin"}
 
 func copyProgram(t testing.TB, from, to string) {
 	t.Helper()
@@ -137,10 +147,11 @@ type (
 		Options     []string `json:"options,omitempty"`
 	}
 	ociLinux struct {
-		CgroupsPath string         `json:"cgroupsPath"`
-		Namespaces  []ociNamespace `json:"namespaces"`
-		UIDMappings []ociIDMapping `json:"uidMappings,omitempty"`
-		GIDMappings []ociIDMapping `json:"gidMappings,omitempty"`
+		CgroupsPath string          `json:"cgroupsPath"`
+		Namespaces  []ociNamespace  `json:"namespaces"`
+		UIDMappings []ociIDMapping  `json:"uidMappings,omitempty"`
+		GIDMappings []ociIDMapping  `json:"gidMappings,omitempty"`
+		Seccomp     json.RawMessage `json:"seccomp,omitempty"`
 	}
 	ociNamespace struct {
 		Type string `json:"type"`
@@ -178,7 +189,7 @@ func (c *Container) config() *ociConfig {
 	}
 	conf.Process.User.UID, conf.Process.User.GID = spec.UID, spec.UID
 	conf.Process.Args = spec.Args
-	conf.Process.Env = append([]string{"PATH=/bin:/app"}, spec.Env...)
+	conf.Process.Env = append([]string{"PATH=/bin:/app:/usr/bin:/usr/sbin"}, spec.Env...)
 	conf.Process.Cwd = "/"
 	if spec.Capabilities != nil {
 		conf.Process.Capabilities = map[string][]string{
@@ -200,6 +211,19 @@ func (c *Container) config() *ociConfig {
 		conf.Linux.UIDMappings, conf.Linux.GIDMappings = ids, ids
 	}
 	conf.Mounts = append(conf.Mounts, procMount(spec))
+	conf.Linux.Seccomp = spec.Seccomp
+	for to, from := range spec.Mounts {
+		conf.Mounts = append(conf.Mounts, ociMount{Destination: to, Type: "bind", Source: from,
+			Options: []string{"bind", "ro"}})
+	}
+	if spec.HostPrograms {
+		conf.Mounts = append(conf.Mounts, ociMount{Destination: "/sys", Type: "sysfs", Source: "sysfs",
+			Options: []string{"nosuid", "noexec", "nodev", "ro"}})
+		for _, dir := range programDirs {
+			conf.Mounts = append(conf.Mounts, ociMount{Destination: dir, Type: "bind", Source: dir,
+				Options: []string{"bind", "ro"}})
+		}
+	}
 	return conf
 }
 

@@ -25,7 +25,7 @@ const readyTimeout = 60 * time.Second
 // ContainerSpec says what an OCI test container is. The zero value is a
 // busybox that prints "ready" and waits until its standard input ends.
 type ContainerSpec struct {
-	// Runtime is "runc" (default) or "crun".
+	// Runtime is "runc" (default), "crun", or the path of one that is called like runc.
 	Runtime string
 	// Root is the runtime's state directory; default the runtime's own
 	// (/run/runc, /run/crun), where gantry looks for names.
@@ -38,6 +38,9 @@ type ContainerSpec struct {
 	// Files are copied into the rootfs: path in the container -> host path.
 	// They are executable there. /bin/busybox and /bin/sh are always there.
 	Files map[string]string
+	// HostPrograms mounts the host's directories of programs and libraries,
+	// read-only, so that perf and a shell are in the container.
+	HostPrograms bool
 	// Args is the command.
 	Args []string
 	// Env follows PATH.
@@ -63,10 +66,21 @@ type ContainerSpec struct {
 	UID uint32
 	// Capabilities of the command, such as "CAP_PERFMON"; default none.
 	Capabilities []string
+	// Seccomp is the profile, linux.seccomp of config.json; nil is none.
+	Seccomp []byte
+	// Mounts are directories of the host, read-only: path in the container -> host path.
+	Mounts map[string]string
 	// Annotations go to config.json.
 	Annotations map[string]string
 	// Hostname is the name in the uts namespace; default the id.
 	Hostname string
+}
+
+// DefaultCapabilities are what Docker, Podman and containerd leave a container's root.
+var DefaultCapabilities = []string{
+	"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FSETID", "CAP_FOWNER", "CAP_MKNOD", "CAP_NET_RAW", "CAP_SETGID",
+	"CAP_SETUID", "CAP_SETFCAP", "CAP_SETPCAP", "CAP_NET_BIND_SERVICE", "CAP_SYS_CHROOT", "CAP_KILL",
+	"CAP_AUDIT_WRITE",
 }
 
 // UserNSBase is the host uid and gid of a user namespace container's root.

@@ -23,8 +23,12 @@ type PodmanSpec struct {
 	Name string
 	// Files are copied into the rootfs, as in ContainerSpec.
 	Files map[string]string
+	// HostPrograms is as in ContainerSpec.
+	HostPrograms bool
 	// Args is the command; default a busybox that waits.
 	Args []string
+	// Options are more flags of podman run.
+	Options []string
 	// Labels of the container.
 	Labels map[string]string
 }
@@ -40,6 +44,8 @@ type Podman struct {
 	PID int
 	// CgroupPath is the path on the cgroup2 hierarchy.
 	CgroupPath string
+	// Rootfs is the container's root.
+	Rootfs string
 
 	dir string
 }
@@ -52,9 +58,9 @@ func StartPodman(t testing.TB, spec PodmanSpec) *Podman {
 	if spec.Args == nil {
 		spec.Args = []string{"/bin/busybox", "sleep", "86400"}
 	}
-	bundle := &Container{spec: ContainerSpec{Files: spec.Files}}
+	bundle := &Container{spec: ContainerSpec{Files: spec.Files, HostPrograms: spec.HostPrograms}}
 	bundle.makeBundle(t)
-	p := &Podman{dir: bundle.Bundle}
+	p := &Podman{dir: bundle.Bundle, Rootfs: bundle.Rootfs}
 	parent := "/" + uniqueName()
 	t.Cleanup(func() { removeCgroups(t, parent) })
 	p.run(t, &spec, parent, bundle.Rootfs)
@@ -96,7 +102,12 @@ func (p *Podman) run(t testing.TB, spec *PodmanSpec, parent, rootfs string) {
 	for key, value := range spec.Labels {
 		args = append(args, "--label", key+"="+value)
 	}
-	args = slices.Concat(args, []string{"--rootfs", rootfs}, spec.Args)
+	if spec.HostPrograms {
+		for _, dir := range programDirs {
+			args = append(args, "--volume", dir+":"+dir+":ro")
+		}
+	}
+	args = slices.Concat(args, spec.Options, []string{"--rootfs", rootfs}, spec.Args)
 	var conmon int
 	t.Cleanup(func() {
 		// --ignore: there is no container if run failed.
@@ -116,6 +127,11 @@ func (p *Podman) run(t testing.TB, spec *PodmanSpec, parent, rootfs string) {
 		t.Fatal(err)
 	}
 	p.CgroupPath = filepath.Join(parent, "libpod-"+p.ID)
+}
+
+// Exec returns a command that runs args inside the container.
+func (p *Podman) Exec(args ...string) *exec.Cmd {
+	return p.command(append([]string{"exec", p.ID}, args...)...)
 }
 
 // AwaitEnd waits until a process that is no child has ended, at most a minute. Who
