@@ -31,13 +31,16 @@ const DefaultFile = "/etc/gantry/config.yaml"
 // maxFile bounds a configuration file, in bytes.
 const maxFile = 1 << 20
 
-// Config is what a configuration file says; docs/definitions.md, docs/buildid.md and
-// docs/containers.md describe it.
+// Config is what a configuration file says; docs/definitions.md, docs/buildid.md,
+// docs/containers.md and docs/agent.md describe it.
 type Config struct {
 	Definitions container.Definitions
 	Store       buildid.Limits
 	// Sockets are those of runtimes in other places than the usual ones.
 	Sockets []container.Socket
+	// Policy says what containers may do with perf events: of the rules that match
+	// one, the first counts.
+	Policy []Rule
 }
 
 // Error says what is wrong with a configuration file, and where.
@@ -104,9 +107,15 @@ func Parse(file string, text []byte) (*Config, error) {
 		"definitions": func(_, value *yaml.Node) error { return p.definitions(value) },
 		"store":       func(_, value *yaml.Node) error { return p.store(value) },
 		"sockets":     func(_, value *yaml.Node) error { return p.sockets(value) },
+		"policy":      func(_, value *yaml.Node) error { return p.policy(value) },
 	})
 	if err != nil {
 		return nil, err
+	}
+	for _, r := range p.config.Policy {
+		if r.Definition != "" && container.BuiltIn().With(p.config.Definitions).Find(r.Definition) == nil {
+			return nil, &Error{file, 0, 0, fmt.Errorf("policy: no definition %q", r.Definition)}
+		}
 	}
 	return &p.config, nil
 }

@@ -62,6 +62,11 @@ func TestParseConfigErrors(t *testing.T) {
 		{"definitions:\n  a: &x {namespaces: [pid]}\n  b: *x\n", "c.yaml:3:6: a definition is not a list of NAME: VALUE"},
 		{"definitions:\n  ? [a]\n  : {namespaces: [pid]}\n", "c.yaml:2:5: not a name"},
 		{"a: [\n", "c.yaml:"}, {"definitions:\n\tweb:\n", "c.yaml:2: "}, {"---\na: 1\n---\nb: 2\n", "c.yaml:3:1: a second document"},
+		{"policy: {}", "c.yaml:1:9: policy is not a list"}, {"policy: [{tasks: all}]", "c.yaml:1:18: \"all\" is not one of nobody, root, anyone"},
+		{"policy: [{events: [magic]}]", "c.yaml:1:20: "}, {"policy: [{tracepoints: [all]}]", "c.yaml:1:25: "},
+		{"policy: [{max-events: -1}]", "c.yaml:1:23: "}, {"policy: [{kernel: maybe}]", "c.yaml:1:19: "},
+		{"policy: [{definition: none}]", "c.yaml: policy: no definition"}, {"policy: [{selector: '=='}]", "c.yaml:1:21: "},
+		{"policy: [{max-memory: much}]", "c.yaml:1:23: "}, {"policy: [{colour: red}]", "c.yaml:1:11: unknown field"},
 		{"just text\n", "c.yaml:1:1: the configuration is not a list of NAME: VALUE"}, {"\x00", "c.yaml"},
 	} {
 		c, err := Parse("c.yaml", []byte(tt.text))
@@ -118,5 +123,37 @@ func TestConfigPipe(t *testing.T) {
 	c, err := Read(fmt.Sprintf("/dev/fd/%d", r.Fd()))
 	if err != nil || c.Definitions.Find("vm") == nil {
 		t.Errorf("%+v, %v", c, err)
+	}
+}
+
+func TestPolicy(t *testing.T) {
+	c, err := Parse("c.yaml", []byte(`
+definitions: {vm: {namespaces: [uts]}}
+policy:
+- namespace: prod
+  selector: app=web,tier!=db
+  definition: vm
+  tasks: root
+  all-tasks: nobody
+  kernel: true
+  events: [software]
+  tracepoints: ["raw_syscalls:*"]
+  max-frequency: 999
+  max-memory: 8M
+- container: [a, "b-*"]
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(c.Policy) != 2 {
+		t.Fatalf("%+v", c.Policy)
+	}
+	r := c.Policy[0]
+	if r.Match.String() == "" || r.Definition != "vm" || r.Tasks != "root" || r.AllTasks != "nobody" || !*r.Kernel ||
+		len(r.Events) != 1 || len(r.Tracepoints) != 1 || *r.MaxFrequency != 999 || *r.MaxRings != 8<<20 || r.MaxEvents != nil {
+		t.Errorf("%+v", r)
+	}
+	if r := c.Policy[1]; len(r.Match.Names) != 2 || r.Kernel != nil || r.Events != nil {
+		t.Errorf("%+v", r)
 	}
 }
