@@ -102,7 +102,7 @@ func (s *eventSet) openSideband() error {
 		a.Flags |= perf.AttrMmapData
 	}
 	s.setSideband(a)
-	t := perfevent.Target{}
+	t := perfevent.Target{Agent: s.opts.Agent}
 	gone := 0
 	for i, who := range s.observed {
 		for _, cpu := range s.cpus {
@@ -266,7 +266,8 @@ func (m *member) prepare() {
 
 // open opens the event once. The first success settles the attr for all.
 func (m *member) open(who subject, cpu int, leader *perfevent.Event) (*perfevent.Event, error) {
-	t := perfevent.Target{PID: who.pid, Cgroup: who.cgroup, CPU: cpu, Probe: m.spec.Probe, Flags: m.flags}
+	t := perfevent.Target{PID: who.pid, Cgroup: who.cgroup, CPU: cpu, Probe: m.spec.Probe, Flags: m.flags,
+		Agent: m.set.opts.Agent}
 	var group *sys.FD
 	if leader != nil {
 		group = leader.FD()

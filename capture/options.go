@@ -117,6 +117,8 @@ type Options struct {
 	// Snapshot tells what runs; the default is the best that is open to this
 	// process. It stays the caller's.
 	Snapshot snapshot.Source
+	// Agent opens the events that are not permitted to this process, or is nil.
+	Agent perfevent.Agent
 	// NoBPF decides in the recorder, and not in the kernel, which samples are
 	// of the containers of the target.
 	NoBPF bool

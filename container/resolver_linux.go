@@ -105,6 +105,14 @@ func (r *Resolver) host() (Namespaces, error) {
 	return ns, nil
 }
 
+// Inside tells a resolver that runs in a container, and so sees neither the host nor
+// its runtimes, what somebody on the host says: what the host's namespaces are, and
+// which container this process is in. It is called before Refresh.
+func (r *Resolver) Inside(host Namespaces, c *Container) {
+	r.table.Host = host
+	r.table.Add(*c)
+}
+
 // readNamespaces reads all namespaces of a task; kinds that the kernel does
 // not have stay unknown.
 func readNamespaces(p procfs.Proc) (Namespaces, error) {

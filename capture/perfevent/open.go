@@ -49,6 +49,15 @@ type Target struct {
 	// (EventSpec.Probe); the kernel wants it as a pointer in the attr.
 	Probe *Probe
 	Flags OpenFlags
+	// Agent is asked for what the kernel does not permit, unless it is nil.
+	Agent Agent
+}
+
+// An Agent opens events for a process that may not, as perf_event_open(2) does. An
+// error that unwraps to an errno is its decision, and any other one says that it
+// cannot be asked.
+type Agent interface {
+	Open(attr []byte, pid, cpu int, group *sys.FD, flags sys.PerfFlags) (*sys.FD, error)
 }
 
 // Probe is a place in the kernel or in a file.
@@ -131,7 +140,16 @@ func openOnce(a *perf.Attr, t Target, group *sys.FD) (*sys.FD, error) {
 	if t.Probe != nil {
 		return sys.PerfProbeOpen(raw, t.Probe.Name, t.Probe.Offset, pid, t.CPU, group, flags)
 	}
-	return sys.PerfEventOpen(raw, pid, t.CPU, group, flags)
+	fd, err := sys.PerfEventOpen(raw, pid, t.CPU, group, flags)
+	if t.Agent == nil || t.Cgroup != nil || !errors.Is(err, syscall.EACCES) && !errors.Is(err, syscall.EPERM) {
+		return fd, err
+	}
+	fd, refused := t.Agent.Open(raw, pid, t.CPU, group, flags)
+	var errno syscall.Errno
+	if refused != nil && !errors.As(refused, &errno) {
+		return nil, err
+	}
+	return fd, refused
 }
 
 // FD is the event's descriptor, for polling and as the leader of a group. It
