@@ -29,6 +29,7 @@ func (d *diagnosis) writeText(w io.Writer, color bool) error {
 		}
 		fmt.Fprintf(&b, "%-15s%s%-11s%s\n", f.Check, state, f.Layer, wrap(f.Observed, doctorIndent, doctorWidth))
 	}
+	d.writeInside(&b)
 	d.writeCures(&b)
 	b.WriteString("\n" + d.verdict() + "\n")
 	_, err := io.WriteString(w, b.String())

@@ -109,6 +109,11 @@ func (f *recordFlags) run(e *env, cmd *cobra.Command, args []string) error {
 		return err
 	}
 	defer opts.PMUs.Close()
+	release, note := useAgent(opts)
+	defer release()
+	if note != "" {
+		f.notes = append(f.notes, note)
+	}
 	say := newRecordReport(e.stderr, f)
 	opts.Progress = say.progress
 	r, err := capture.Open(*opts)

@@ -14,6 +14,7 @@ import (
 	"io/fs"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -54,6 +55,18 @@ func Main(stdin io.Reader, stdout, stderr io.Writer, args []string) int {
 	root.SetOut(help)
 	root.SetArgs(joinGraph(args))
 	return explain(stderr, cmp.Or(root.Execute(), help.err))
+}
+
+// runcName is the name under which gantry is a container runtime.
+const runcName = "gantry-runc"
+
+// Args are the arguments of the command line: a gantry that is called gantry-runc is
+// the command that stands in for runc.
+func Args(argv []string) []string {
+	if len(argv) > 0 && filepath.Base(argv[0]) == runcName {
+		return append([]string{"agent", "runc"}, argv[1:]...)
+	}
+	return argv[min(1, len(argv)):]
 }
 
 // helpWriter remembers the first error, which cobra does not look at when it

@@ -7,9 +7,11 @@ import "github.com/spf13/cobra"
 // liveCommands need the Linux kernel.
 func liveCommands(e *env) []*cobra.Command {
 	return []*cobra.Command{
+		newAgentCmd(e),
 		newBPFCmd(e),
 		newContainersCmd(e),
 		newDoctorCmd(e),
+		newExecCmd(e),
 		newRecordCmd(e),
 		newSnapshotCmd(e),
 	}

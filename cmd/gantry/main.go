@@ -9,4 +9,4 @@ import (
 	"github.com/gantry-tools/gantry/cli"
 )
 
-func main() { os.Exit(cli.Main(os.Stdin, os.Stdout, os.Stderr, os.Args[1:])) }
+func main() { os.Exit(cli.Main(os.Stdin, os.Stdout, os.Stderr, cli.Args(os.Args))) }
