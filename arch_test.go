@@ -107,6 +107,9 @@ func TestOpensNothing(t *testing.T) {
 // goStatements are the files of libraries that may start a goroutine, with the
 // owner that waits for it.
 var goStatements = map[string]string{
+	"agent/broker/target.go":            "closes a descriptor whose file system may never answer; there are at most sixteen",
+	"agent/supervisor.go":               "listens to a worker; runWorker waits for it",
+	"agent/worker.go":                   "listens to the supervisor; serve ends and awaits it",
 	"capture/binaries/collector.go":     "copies binaries while the rings are read; Collector.Wait ends and awaits it",
 	"capture/binaries/jit.go":           "keeps perf maps while the rings are read; Collector.Wait ends and awaits it",
 	"capture/bpf.go":                    "reads BPF programs as they are loaded; bpfWatch.wait ends and awaits it",
