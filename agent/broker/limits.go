@@ -23,12 +23,17 @@ type census struct {
 	mu     sync.Mutex
 	at     time.Time
 	opened int64 // Scope.opened at that time
+	took   time.Duration
 	events int
 	rings  uint64 // bytes of memory mapped of them
 }
 
-// recent is how long a census that found too much holds.
-const recent = 100 * time.Millisecond
+// A census holds for recent at least, and for so many times what it took: it must not
+// cost the host more than a small share of a CPU.
+const (
+	recent = 100 * time.Millisecond
+	share  = 50
+)
 
 // limit reports, as an error, that a container has as many events or as much memory
 // for them as its policy allows.
@@ -42,10 +47,11 @@ func (s *Scope) limit(p *Policy) error {
 	// Each opening adds at most one event. Memory is looked at now and then.
 	full := p.MaxEvents > 0 && c.events+int(s.opened.Load()-c.opened) >= p.MaxEvents
 	stale := p.MaxRings > 0 && s.opened.Load()-c.opened >= ringsEvery
-	if (full || stale || c.at.IsZero()) && time.Since(c.at) > recent {
+	if began := time.Now(); (full || stale || c.at.IsZero()) && began.Sub(c.at) > max(recent, share*c.took) {
 		c.opened = s.opened.Load()
 		c.events, c.rings = s.count()
 		c.at = time.Now()
+		c.took = c.at.Sub(began)
 		full = p.MaxEvents > 0 && c.events >= p.MaxEvents
 	}
 	switch {

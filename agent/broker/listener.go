@@ -220,6 +220,10 @@ func (b *Broker) answer(l *Listener, s *Scope) error {
 	q := &request{scope: s, client: newClient(int(n.TID))}
 	q.client.valid = func() bool { return sys.NotifyValid(l.fd, n.ID) }
 	fd, err := b.open(q, &n)
+	if b.audit.w != nil {
+		// Once it is answered it may end.
+		_, _ = q.client.Status()
+	}
 	if err == nil {
 		_, err = sys.NotifyGive(l.fd, n.ID, fd, q.flags&sys.PerfCloexec != 0)
 		fd.Close()

@@ -89,7 +89,7 @@ type Policy struct {
 func DefaultPolicy() Policy {
 	return Policy{
 		Tasks: Anyone, AllTasks: OnlyRoot, Classes: allClasses,
-		MaxEvents: 10000, MaxOpens: 5000,
+		MaxEvents: 10000, MaxOpens: 1000,
 	}
 }
 

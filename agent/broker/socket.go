@@ -30,6 +30,9 @@ func (b *Broker) Open(s *Scope, p *sys.Peer, c *Call) (*sys.FD, error) {
 		return err == nil && alive
 	}
 	fd, err := b.openFor(q, c)
+	if b.audit.w != nil {
+		_, _ = q.client.Status() // for the log
+	}
 	b.note(q, err)
 	s.opens.take(b.policy.MaxOpens)
 	return fd, err
