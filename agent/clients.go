@@ -37,20 +37,29 @@ func (w *worker) client(ctx context.Context, conn *net.UnixConn) {
 	case sc.clients <- struct{}{}:
 		w.converse(conn, peer, sc)
 		<-sc.clients
-	default:
-		w.refuse(conn, syscall.EAGAIN, fmt.Sprintf("the container has %d connections", maxClients))
+	default: // it has enough, and is not waited for
 	}
 	if err := w.scopes.give(sc); err != nil {
 		w.o.Log(err.Error())
 	}
 }
 
-// refuse answers the first request, whatever it is, and no other.
+// briefly is how long who is refused may take to ask.
+const briefly = time.Second
+
+// refuse answers the first request, whatever it is, and no other. Where many wait for
+// that it hangs up.
 func (w *worker) refuse(conn *net.UnixConn, errno syscall.Errno, why string) {
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+	select {
+	case w.refusals <- struct{}{}:
+		defer func() { <-w.refusals }()
+	default:
 		return
 	}
-	_, group, err := sys.ReceiveConn(conn, make([]byte, client.MaxMessage))
+	if err := conn.SetDeadline(time.Now().Add(briefly)); err != nil {
+		return
+	}
+	_, group, err := sys.ReceiveConn(conn, make([]byte, client.MaxRequest))
 	broker.Discard(group)
 	if err == nil {
 		w.reply(conn, &client.Answer{Errno: errno, Text: []byte(why)}, nil)
@@ -79,7 +88,7 @@ const idleClient = time.Minute
 
 // converse answers requests until the process hangs up.
 func (w *worker) converse(conn *net.UnixConn, peer *sys.Peer, sc *scope) {
-	buf := make([]byte, client.MaxMessage)
+	buf := make([]byte, client.MaxRequest)
 	for {
 		if err := conn.SetDeadline(time.Now().Add(idleClient)); err != nil {
 			return

@@ -44,22 +44,42 @@ const askAgain = 500 * time.Millisecond
 // find looks for the container of a process. The caller knows that the number is of
 // the process it means if that still runs afterwards.
 func (f *finder) find(ctx context.Context, pid int) (*place, error) {
+	p, wait, err := f.try(ctx, pid)
+	if wait == 0 {
+		return p, err
+	}
+	// It may have been made since.
+	select {
+	case <-time.After(wait):
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	p, _, err = f.try(ctx, pid)
+	return p, err
+}
+
+// try is find, unless the runtimes were asked just before: then it says how long to
+// wait before they may be asked again.
+func (f *finder) try(ctx context.Context, pid int) (p *place, wait time.Duration, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	task, err := f.resolver.Task(pid)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", broker.ErrNoContainer, err)
+		return nil, 0, fmt.Errorf("%w: %w", broker.ErrNoContainer, err)
 	}
 	c := f.lookup(&task)
-	if c == nil && time.Since(f.asked) > askAgain {
+	if c == nil {
+		if wait := askAgain - time.Since(f.asked); wait > 0 {
+			return nil, wait, broker.ErrNoContainer
+		}
 		f.resolver.Refresh(ctx)
 		f.asked = time.Now()
 		c = f.lookup(&task)
 	}
 	if c == nil {
-		return nil, broker.ErrNoContainer
+		return nil, 0, broker.ErrNoContainer
 	}
-	return &place{c, task, f.resolver.Table()}, nil
+	return &place{c, task, f.resolver.Table()}, 0, nil
 }
 
 // lookup is the container of a task. Of several, it is the outermost: what is below

@@ -6,6 +6,8 @@ package agent
 
 import (
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -56,21 +58,25 @@ func (s *scopes) take(p *place, pid int, b *broker.Broker) (*scope, error) {
 // give gives a scope back; the last one ends it.
 func (s *scopes) give(sc *scope) error {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if sc.users--; sc.users > 0 {
-		return nil
-	}
-	if s.byID[sc.CgroupID()] == sc {
+	sc.users--
+	last := sc.users == 0
+	if last && s.byID[sc.CgroupID()] == sc {
 		delete(s.byID, sc.CgroupID())
 	}
-	return sc.Close()
+	s.mu.Unlock()
+	// A container may keep its own opener waiting, and nobody else.
+	if last {
+		return sc.Close()
+	}
+	return nil
 }
 
 // trim ends openers that were not used for some time.
 func (s *scopes) trim(unused time.Duration) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, sc := range s.byID {
+	list := slices.Collect(maps.Values(s.byID))
+	s.mu.Unlock()
+	for _, sc := range list {
 		sc.Trim(unused)
 	}
 }

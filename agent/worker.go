@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gantry-tools/gantry/agent/broker"
@@ -54,12 +55,17 @@ type worker struct {
 	stopping  bool
 	running   sync.WaitGroup
 	stats     stats
+	refusals  chan struct{}
 }
+
+// maxRefusals bounds the connections that wait for a word against them.
+const maxRefusals = 32
 
 // Work is a worker: it serves what its supervisor hands it, until ctx ends or the
 // supervisor does.
 func Work(ctx context.Context, o *WorkerOptions) (err error) {
-	w := &worker{o: o, listeners: make(map[*broker.Listener]bool), conns: make(map[net.Conn]bool)}
+	w := &worker{o: o, listeners: make(map[*broker.Listener]bool), conns: make(map[net.Conn]bool),
+		refusals: make(chan struct{}, maxRefusals)}
 	w.scopes.byID = make(map[uint64]*scope)
 	if w.rules, err = newRules(o.Config, o.Audit); err != nil {
 		return err
@@ -125,15 +131,16 @@ func (w *worker) serve(ctx context.Context, cancel func()) error {
 		w.running.Go(func() { failed <- f() })
 	}
 	for _, l := range []struct {
-		fd     int
-		accept func(context.Context, *net.UnixConn)
-	}{{seccompFD, w.runtime}, {clientFD, w.client}} {
+		fd    int
+		serve func(context.Context, *net.UnixConn)
+		max   int
+	}{{seccompFD, w.runtime, maxListeners}, {clientFD, w.client, maxConns}} {
 		sock, err := listener(l.fd)
 		if err != nil {
 			return err
 		}
 		ends = append(ends, sock.Close)
-		start(func() error { return w.accept(ctx, sock, l.accept) })
+		start(func() error { return w.accept(ctx, sock, l.serve, l.max) })
 	}
 	if w.o.Metrics != "" {
 		end, run, err := w.servePage(w.o.Metrics)
@@ -221,8 +228,11 @@ func listener(number int) (*net.UnixListener, error) {
 	return u, nil
 }
 
-// accept serves the connections of a socket, each in a goroutine that ends with it.
-func (w *worker) accept(ctx context.Context, l *net.UnixListener, serve func(context.Context, *net.UnixConn)) error {
+// accept serves the connections of a socket, so many at a time, each in a goroutine
+// that ends with it.
+func (w *worker) accept(ctx context.Context, l *net.UnixListener, serve func(context.Context, *net.UnixConn),
+	most int) error {
+	var open atomic.Int64
 	for {
 		conn, err := l.AcceptUnix()
 		if errors.Is(err, net.ErrClosed) {
@@ -238,7 +248,7 @@ func (w *worker) accept(ctx context.Context, l *net.UnixListener, serve func(con
 			continue
 		}
 		w.mu.Lock()
-		full := w.stopping || len(w.conns) >= maxConns
+		full := w.stopping || open.Load() >= int64(most)
 		if !full {
 			w.conns[conn] = true
 		}
@@ -247,9 +257,11 @@ func (w *worker) accept(ctx context.Context, l *net.UnixListener, serve func(con
 			conn.Close()
 			continue
 		}
+		open.Add(1)
 		w.running.Go(func() {
 			serve(ctx, conn)
 			conn.Close()
+			open.Add(-1)
 			w.mu.Lock()
 			delete(w.conns, conn)
 			w.mu.Unlock()
@@ -257,7 +269,7 @@ func (w *worker) accept(ctx context.Context, l *net.UnixListener, serve func(con
 	}
 }
 
-// maxConns bounds the connections of all containers and runtimes.
+// maxConns bounds the connections of all containers.
 const maxConns = 512
 
 // writeTracing makes the directory of all tracepoints that a rule allows. Which

@@ -292,15 +292,21 @@ policy:
 `)
 	t.Setenv(seccompEnv, a.seccomp)
 	wrapper := link(t, runcName)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
 	c := testutil.StartContainer(t, testutil.ContainerSpec{Runtime: wrapper, HostPrograms: true,
-		Capabilities: testutil.DefaultCapabilities})
+		Capabilities: testutil.DefaultCapabilities, Files: map[string]string{"/app/" + attackName: self}})
 	all := []string{"perf", "stat", "-a", "-e", "cpu-clock:u", "sleep", "0.1"}
 	inside(t, c.Exec(all...))
-	user := c.Exec(all...)
-	user.Args = append(user.Args[:len(user.Args)-len(all)-1], append([]string{"--user", "1000:1000", c.ID}, all...)...)
-	if out, err := user.CombinedOutput(); err == nil {
-		t.Errorf("a user has events of all tasks:\n%s", out)
+	asUser := func(args ...string) *exec.Cmd {
+		cmd := c.Exec(args...)
+		cmd.Args = append(cmd.Args[:len(cmd.Args)-len(args)-1], append([]string{"--user", "1000:1000", c.ID}, args...)...)
+		return cmd
 	}
+	// Neither of all tasks, nor of root's.
+	inside(t, asUser("/app/"+attackName, "denied", "-1", "1"))
 	// Nine events at a time are one too many.
 	nine := "'{" + strings.TrimSuffix(strings.Repeat("task-clock:u,", 9), ",") + "}'"
 	if out, err := c.Exec("/bin/sh", "-c", "perf stat -e "+nine+" -- true").CombinedOutput(); err == nil {
@@ -312,12 +318,30 @@ policy:
 		t.Fatal(err)
 	}
 	a.awaitReady(t, n+1)
-	user = c.Exec(all...)
-	user.Args = append(user.Args[:len(user.Args)-len(all)-1], append([]string{"--user", "1000:1000", c.ID}, all...)...)
-	inside(t, user)
+	inside(t, asUser(all...))
 	granted, refused := readAudit(t, a.audit)
 	if granted == 0 || refused == 0 {
 		t.Errorf("the audit log has %d granted, %d refused", granted, refused)
+	}
+}
+
+// TestAgentSameName: a container follows another one of its name and its cgroup's path.
+func TestAgentSameName(t *testing.T) {
+	testutil.Require(t, testutil.Root, testutil.PerfEvents, testutil.CgroupV2, testutil.Tool("runc"))
+	testutil.CheckLeaks(t)
+	a := startAgent(t, "")
+	t.Setenv(seccompEnv, a.seccomp)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := testutil.ContainerSpec{Runtime: link(t, runcName), ID: "gantry-test-again-" + testutil.RandomHex(8),
+		Capabilities: testutil.DefaultCapabilities, Files: map[string]string{"/app/" + attackName: self}}
+	for range 3 {
+		c := testutil.StartContainer(t, spec)
+		inside(t, c.Exec("/app/"+attackName, "ioctl"))
+		inside(t, c.Exec("/app/"+attackName, "tasks", "1"))
+		c.Delete(t)
 	}
 }
 
@@ -392,4 +416,27 @@ func TestAgentClient(t *testing.T) {
 	if _, err := conn.About(); !errors.As(err, &refused) {
 		t.Errorf("the host asks: %v, want a refusal", err)
 	}
+}
+
+// TestAgentSocketAbuse: a container that keeps all connections it can get, and says
+// nonsense on them, keeps nobody else from the agent.
+func TestAgentSocketAbuse(t *testing.T) {
+	testutil.Require(t, testutil.Root, testutil.PerfEvents, testutil.CgroupV2, testutil.Tool("runc"))
+	testutil.CheckLeaks(t)
+	a := startAgent(t, "")
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	mounts := map[string]string{filepath.Dir(client.DefaultSocket): filepath.Dir(a.socket)}
+	bad := testutil.StartContainer(t, testutil.ContainerSpec{Name: "bad", Capabilities: testutil.DefaultCapabilities,
+		Mounts: mounts, Files: map[string]string{"/app/" + attackName: self}})
+	good := testutil.StartContainer(t, testutil.ContainerSpec{Name: "good", HostPrograms: true, Mounts: mounts,
+		Capabilities: testutil.DefaultCapabilities, Files: map[string]string{"/app/" + gantryName: self}})
+	abuse := testutil.StartReady(t, bad.Exec("/app/"+attackName, "socket"))
+	inside(t, good.Exec("/app/"+gantryName, "record", "-a", "-o", "/tmp/g.data", "--", "/bin/true"))
+	if err := abuse.End(); err != nil {
+		t.Error(err)
+	}
+	inside(t, good.Exec("/app/"+gantryName, "record", "-a", "-o", "/tmp/g.data", "--", "/bin/true"))
 }

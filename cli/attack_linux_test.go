@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,6 +21,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/gantry-tools/gantry/agent/client"
 	"github.com/gantry-tools/gantry/internal/linux/sys"
 	"github.com/gantry-tools/gantry/perf"
 )
@@ -41,6 +43,7 @@ var attacks = map[string]func(args []string) error{
 	"tasks":       openTasks,
 	"denied":      openDenied,
 	"descriptors": abuseGroups,
+	"socket":      abuseSocket,
 }
 
 func attack(args []string) int {
@@ -301,7 +304,8 @@ func attackOpener([]string) error {
 	if pid, err = openerPID(); err != nil {
 		return err
 	}
-	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+	// The root of a user namespace may do neither.
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil && !errors.Is(err, syscall.EPERM) {
 		return err
 	}
 	if fd, err = openAgain(); err != nil {
@@ -395,7 +399,7 @@ func abuseGroups([]string) error {
 
 // flood opens 10,000 events and more a second, if it may.
 func flood([]string) error {
-	const threads, opens = 8, 1500
+	const threads, opens = 8, 800
 	errs := make(chan error, threads)
 	began := time.Now()
 	for range threads {
@@ -470,6 +474,38 @@ func killClients([]string) error {
 		return fmt.Errorf("after clients were killed: %w", err)
 	}
 	return fd.Close()
+}
+
+// abuseSocket keeps as many connections to the agent as it gets, and says what is none of
+// its words on others, until its input ends.
+func abuseSocket([]string) error {
+	addr := &net.UnixAddr{Name: client.Socket(), Net: "unixpacket"}
+	var held []*net.UnixConn
+	for range 600 {
+		conn, err := net.DialUnix("unixpacket", nil, addr)
+		if err != nil {
+			break // the agent takes no more
+		}
+		defer conn.Close()
+		held = append(held, conn)
+	}
+	if len(held) < 20 {
+		return fmt.Errorf("%d connections only", len(held))
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	defer w.Close()
+	words := [][]byte{{}, {1}, make([]byte, 16), make([]byte, 4000), make([]byte, 100_000),
+		(&client.Request{Kind: 77}).Append(nil), (&client.Request{Kind: client.KindOpen, PID: -5}).Append(nil)}
+	for i, conn := range held {
+		_, _, _ = conn.WriteMsgUnix(words[i%len(words)], syscall.UnixRights(int(r.Fd())), nil)
+	}
+	fmt.Println("ready")
+	_, _ = bufio.NewReader(os.Stdin).ReadByte()
+	return nil
 }
 
 // openTasks opens events of the tasks that are named, all of which must be granted.

@@ -25,8 +25,11 @@ const (
 	KindAbout = 2 // who am I, and what may I do: an About in JSON
 )
 
-// MaxMessage bounds a message, in bytes.
-const MaxMessage = 64 << 10
+// Bounds of messages, in bytes: MaxMessage of the agent's, MaxRequest of a process's.
+const (
+	MaxMessage = 64 << 10
+	MaxRequest = requestHeader + 4096
+)
 
 // Request is what a process asks the agent for: a message of the socket, with the
 // descriptor of the group's leader as its right, if there is one. The attr follows
