@@ -34,10 +34,10 @@ func newAgentCmd(e *env) *cobra.Command {
 	f := new(agentFlags)
 	cmd := &cobra.Command{
 		Use:   "agent",
-		Short: "the host daemon: perf and gantry work in containers, without privileges",
-		Long: `Run gantry's daemon on the host. With it perf, gantry and every other program that
-opens perf events work in containers that have no privileges, and see their own
-container only. The rules of the configuration say who may open what.
+		Short: "the host daemon: events for containers without privileges",
+		Long: `Run gantry's daemon on the host. With it perf, gantry and every other program
+that opens perf events work in containers that have no privileges, and see
+their own container only. The rules of the configuration say who may open what.
 
 Containers reach it in two ways. With a seccomp profile that tells the agent of
 perf_event_open ('gantry agent profile', or gantry-runc as the runtime) every
@@ -137,10 +137,10 @@ func newAgentProfileCmd(e *env) *cobra.Command {
 	var base, socket string
 	cmd := &cobra.Command{
 		Use:   "profile",
-		Short: "print a seccomp profile with which the agent answers perf_event_open",
-		Long: `Print a seccomp profile for containers: Docker's default one, or --base, with the
-agent behind perf_event_open. Podman, CRI-O and containerd take it as it is; for
-Docker, which drops the agent's socket from profiles, see gantry-runc.`,
+		Short: "print a seccomp profile that tells the agent of perf_event_open",
+		Long: `Print a seccomp profile for containers: Docker's default one, or --base, with
+the agent behind perf_event_open. Podman, CRI-O and containerd take it as it is;
+for Docker, which drops the agent's socket from profiles, see gantry-runc.`,
 		Example: `  gantry agent profile > gantry.json
   podman run --security-opt seccomp=gantry.json IMAGE
   gantry agent profile > /var/lib/kubelet/seccomp/gantry.json`,
@@ -176,14 +176,14 @@ const (
 func newAgentRuncCmd(e *env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "runc [ARG]...",
-		Short: "be runc, and put the agent behind perf_event_open of its containers",
+		Short: "be runc, with the agent behind perf_event_open",
 		Long: `Stand in for runc: change the container that is to be made so that the agent
 answers its perf_event_open, and run runc. Engines that drop the agent's socket
 from seccomp profiles, such as Docker, have it as their runtime: make a symbolic
 link gantry-runc to gantry and name that.
 
-Where no agent runs the container is made as it was, without events. A container
-that may open events by itself (CAP_PERFMON, CAP_SYS_ADMIN) stays as it was, too.
+Where no agent runs the container is made as it was, without events. So is a
+container that may open events by itself (CAP_PERFMON, CAP_SYS_ADMIN).
 
 GANTRY_RUNTIME names another runtime than runc, GANTRY_SECCOMP_SOCKET another
 socket of the agent, GANTRY_TRACING_DIR another --tracing-dir of it.`,

@@ -35,7 +35,7 @@ func newExecCmd(e *env) *cobra.Command {
 	f := new(execFlags)
 	cmd := &cobra.Command{
 		Use:   "exec [flags] CONTAINER -- COMMAND [ARG]...",
-		Short: "run a program in a container, where perf works and sees that container only",
+		Short: "run a program in a container; perf works there",
 		Long: `Run a program in a running container, such as the perf, or the gantry, that is
 installed there. Events that it opens are opened by gantry in its place: with
 -a they are of the container's tasks, with -p of one of them, always with the
