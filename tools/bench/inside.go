@@ -198,11 +198,11 @@ func (b *bench) agentIdle(ctx context.Context, w io.Writer) (err error) {
 		_, waitErr := run.wait()
 		err = errors.Join(err, waitErr)
 	}()
-	if err := pause(ctx, settle); err != nil {
+	worker, err := childOf(ctx, run.cmd.Process.Pid)
+	if err != nil {
 		return err
 	}
-	worker, err := childOf(run.cmd.Process.Pid)
-	if err != nil {
+	if err := pause(ctx, settle); err != nil {
 		return err
 	}
 	before, err := cpuOf(run.cmd.Process.Pid, worker)
@@ -228,18 +228,25 @@ func (b *bench) agentIdle(ctx context.Context, w io.Writer) (err error) {
 	return nil
 }
 
-// childOf is the only child of a process.
-func childOf(pid int) (int, error) {
-	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
-	if err != nil {
-		return 0, err
-	}
-	for _, file := range files {
-		if text, err := os.ReadFile(file); err == nil && len(strings.Fields(string(text))) == 1 {
-			return strconv.Atoi(strings.Fields(string(text))[0])
+// childOf waits for the only child of a process.
+func childOf(ctx context.Context, pid int) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for {
+		files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+		if err != nil {
+			return 0, err
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if f := strings.Fields(string(text)); err == nil && len(f) == 1 {
+				return strconv.Atoi(f[0])
+			}
+		}
+		if err := pause(ctx, 10*time.Millisecond); err != nil {
+			return 0, fmt.Errorf("process %d has no child: %w", pid, err)
 		}
 	}
-	return 0, fmt.Errorf("process %d has no child", pid)
 }
 
 // cpuOf is how many seconds processes had a CPU.
