@@ -103,6 +103,7 @@ func (f *agentFlags) supervise(e *env, cmd *cobra.Command) error {
 			if !cmd.Flags().Changed("config") {
 				c.Args = append(c.Args[:3:3], c.Args[5:]...)
 			}
+			c.Args[0] = os.Args[0] // which ps shows
 			c.Stdout, c.Stderr = e.stdout, e.stderr
 			return c
 		},
