@@ -108,8 +108,8 @@ func TestOpensNothing(t *testing.T) {
 // owner that waits for it.
 var goStatements = map[string]string{
 	"agent/broker/target.go":            "closes a descriptor whose file system may never answer; there are at most sixteen",
-	"agent/supervisor.go":               "listens to a worker; runWorker waits for it",
-	"agent/worker.go":                   "listens to the supervisor; serve ends and awaits it",
+	"agent/supervisor.go":               "listens to a worker and waits for its end; runWorker and stop wait for both, stop for some seconds",
+	"agent/worker.go":                   "listens to the supervisor; serve ends and awaits it. await gives up on what a container holds: the process ends",
 	"capture/binaries/collector.go":     "copies binaries while the rings are read; Collector.Wait ends and awaits it",
 	"capture/binaries/jit.go":           "keeps perf maps while the rings are read; Collector.Wait ends and awaits it",
 	"capture/bpf.go":                    "reads BPF programs as they are loaded; bpfWatch.wait ends and awaits it",

@@ -181,32 +181,58 @@ func (s *supervisor) runWorker(ctx context.Context) error {
 	for _, f := range cmd.ExtraFiles {
 		f.Close()
 	}
-	talked := make(chan error, 1)
-	go func() { talked <- s.talk(ours) }()
-	asked := false
-	for {
-		select {
-		case err := <-talked:
-			if errors.Is(err, io.EOF) {
-				err = nil
-			}
-			if err != nil {
-				_ = cmd.Process.Kill() // it says what it must not
-			}
-			if err := errors.Join(err, cmd.Wait()); err != nil {
-				return err
-			}
-			if !asked {
-				return errors.New("it ended by itself")
-			}
-			return nil
-		case <-s.o.Reload:
-		case <-ctx.Done():
-			ctx = context.Background()
+	w := &running{cmd: cmd, sock: ours, talked: make(chan error, 1), ended: make(chan error, 1)}
+	go func() { w.talked <- s.talk(ours) }()
+	go func() { w.ended <- cmd.Wait() }()
+	select {
+	case err := <-w.talked:
+		if !errors.Is(err, io.EOF) {
+			_ = cmd.Process.Kill() // it says what it must not
 		}
-		asked = true
-		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+		return errors.Join(errors.New("it ended by itself"), err, <-w.ended)
+	case err := <-w.ended:
+		_ = sys.StopReceive(ours) // of descendants, if there are any
+		<-w.talked
+		return errors.Join(errors.New("it ended by itself"), err)
+	case <-s.o.Reload:
+	case <-ctx.Done():
 	}
+	return w.stop(s.o.Log)
+}
+
+// running is a worker.
+type running struct {
+	cmd    *exec.Cmd
+	sock   *sys.FD
+	talked chan error // what talk returns
+	ended  chan error // what the process returns
+}
+
+// Times that a worker has to end by itself, and when it is killed. A thread of it may
+// wait in the kernel for a container's memory: then the next one begins beside it.
+const (
+	politely = 5 * time.Second
+	killed   = time.Second
+)
+
+// stop ends a worker.
+func (w *running) stop(log func(string)) error {
+	_ = w.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+	var err error
+	select {
+	case err = <-w.ended:
+	case <-time.After(politely):
+		_ = w.cmd.Process.Kill()
+		select {
+		case <-w.ended:
+			log("the worker did not end and was killed")
+		case <-time.After(killed):
+			log("the worker does not end: a container keeps it waiting")
+		}
+	}
+	_ = sys.StopReceive(w.sock) // it may have hung up
+	<-w.talked
+	return err
 }
 
 // talk tells a worker what is kept, and keeps what it says, until it ends.

@@ -168,8 +168,23 @@ func (w *worker) serve(ctx context.Context, cancel func()) error {
 		_ = end() // that it is closed is all
 	}
 	w.stop()
-	w.running.Wait()
+	w.await()
 	return errors.Join(err, w.rules.flush())
+}
+
+// lastWord is how long a worker waits for what it serves. A container may have the
+// memory that its calls point to on a file system of its own, which never answers.
+const lastWord = 2 * time.Second
+
+// await waits until all that was served has returned, or gives that up.
+func (w *worker) await() {
+	done := make(chan struct{})
+	go func() { w.running.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-time.After(lastWord):
+		w.o.Log("a container keeps a call waiting; it is left to the next worker")
+	}
 }
 
 // tick does what is to be done now and then, until ctx ends or something failed.

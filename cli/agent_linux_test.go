@@ -440,3 +440,43 @@ func TestAgentSocketAbuse(t *testing.T) {
 	}
 	inside(t, good.Exec("/app/"+gantryName, "record", "-a", "-o", "/tmp/g.data", "--", "/bin/true"))
 }
+
+// TestAgentHeldMemory: a container whose call points to memory that nobody can read keeps
+// neither others waiting nor a new worker from taking over.
+func TestAgentHeldMemory(t *testing.T) {
+	testutil.Require(t, testutil.Root, testutil.PerfEvents, testutil.CgroupV2, testutil.Tool("runc"))
+	testutil.CheckLeaks(t)
+	a := startAgent(t, "")
+	t.Setenv(seccompEnv, a.seccomp)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrapper := link(t, runcName)
+	start := func(name string) *testutil.Container {
+		return testutil.StartContainer(t, testutil.ContainerSpec{Name: name, Runtime: wrapper,
+			Capabilities: testutil.DefaultCapabilities, Files: map[string]string{"/app/" + attackName: self}})
+	}
+	bad, good := start("bad"), start("good")
+	fuse := testutil.MountFUSE(t, bad.PID, "/tmp", make([]byte, 4096))
+	held := testutil.StartReady(t, bad.Exec("/app/"+attackName, "held", "/tmp/"+testutil.FUSEFile))
+	fuse.Silence()
+	if _, err := io.WriteString(held.In, "\n"); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := held.Out.ReadString('\n'); err != nil || line != "opening\n" {
+		t.Fatalf("%q, %v", line, err)
+	}
+	inside(t, good.Exec("/app/"+attackName, "ioctl"))
+	n := a.ready()
+	if err := a.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	a.awaitReady(t, n+1)
+	inside(t, good.Exec("/app/"+attackName, "ioctl"))
+	fuse.Abort()
+	if err := held.End(); err != nil {
+		t.Error(err)
+	}
+	inside(t, bad.Exec("/app/"+attackName, "ioctl"))
+}

@@ -44,6 +44,7 @@ var attacks = map[string]func(args []string) error{
 	"denied":      openDenied,
 	"descriptors": abuseGroups,
 	"socket":      abuseSocket,
+	"held":        holdMemory,
 }
 
 func attack(args []string) int {
@@ -505,6 +506,30 @@ func abuseSocket([]string) error {
 	}
 	fmt.Println("ready")
 	_, _ = bufio.NewReader(os.Stdin).ReadByte()
+	return nil
+}
+
+// holdMemory opens an event by an attr that is in a file whose server does not answer
+// any more, once its input has a line.
+func holdMemory(args []string) error {
+	f, err := sys.Open(args[0], os.O_RDONLY)
+	if err != nil {
+		return err
+	}
+	page, err := sys.Mmap(f, sys.PageSize(), false)
+	if err != nil {
+		return err
+	}
+	fmt.Println("ready")
+	if _, err := bufio.NewReader(os.Stdin).ReadByte(); err != nil {
+		return err
+	}
+	fmt.Println("opening")
+	_, _, errno := syscall.Syscall6(sys.SysPerfEventOpen, uintptr(unsafe.Pointer(unsafe.SliceData(page.Bytes()))),
+		^uintptr(0), 0, ^uintptr(0), 0, 0)
+	if errno == 0 {
+		return errors.New("an attr that cannot be read: granted")
+	}
 	return nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -258,6 +259,9 @@ var passedOn = []os.Signal{
 	syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2,
 }
 
+// lastCall is how long a call of a program that ended is waited for.
+const lastCall = 2 * time.Second
+
 // serve answers for the program until it ended, and passes signals on to it.
 func serve(b *broker.Broker, s *broker.Scope, j *join.Process, listener *sys.FD) (syscall.WaitStatus, error) {
 	l, err := broker.NewListener(listener, nil)
@@ -279,7 +283,13 @@ func serve(b *broker.Broker, s *broker.Scope, j *join.Process, listener *sys.FD)
 	signal.Stop(signals)
 	close(signals)
 	l.Stop()
-	return status, errors.Join(err, <-served)
+	select {
+	case e := <-served:
+		err = errors.Join(err, e)
+	case <-time.After(lastCall):
+		// The program had one, and its memory on a file system that does not answer.
+	}
+	return status, err
 }
 
 // exitStatus passes the status of a program on, as a shell does.
