@@ -65,6 +65,14 @@ func (c *Container) fillRootfs(t testing.TB, root string) {
 			}
 		}
 	}
+	// The root of a user namespace could not make them.
+	for _, list := range []map[string]string{c.spec.Mounts, c.spec.WritableMounts} {
+		for at := range list {
+			if err := os.MkdirAll(filepath.Join(root, at), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 	for path, from := range c.spec.Files {
 		copyProgram(t, from, filepath.Join(root, path))
 	}
@@ -212,9 +220,11 @@ func (c *Container) config() *ociConfig {
 	}
 	conf.Mounts = append(conf.Mounts, procMount(spec))
 	conf.Linux.Seccomp = spec.Seccomp
-	for to, from := range spec.Mounts {
-		conf.Mounts = append(conf.Mounts, ociMount{Destination: to, Type: "bind", Source: from,
-			Options: []string{"bind", "ro"}})
+	for mode, list := range map[string]map[string]string{"ro": spec.Mounts, "rw": spec.WritableMounts} {
+		for to, from := range list {
+			conf.Mounts = append(conf.Mounts, ociMount{Destination: to, Type: "bind", Source: from,
+				Options: []string{"bind", mode}})
+		}
 	}
 	if spec.HostPrograms {
 		conf.Mounts = append(conf.Mounts, ociMount{Destination: "/sys", Type: "sysfs", Source: "sysfs",

@@ -70,6 +70,8 @@ type ContainerSpec struct {
 	Seccomp []byte
 	// Mounts are directories of the host, read-only: path in the container -> host path.
 	Mounts map[string]string
+	// WritableMounts are the same, to be written to.
+	WritableMounts map[string]string
 	// Annotations go to config.json.
 	Annotations map[string]string
 	// Hostname is the name in the uts namespace; default the id.
