@@ -1,0 +1,450 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package events
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+)
+
+// Limits bound what a namespace takes of this process. 0 is no limit.
+type Limits struct {
+	// Events, Readers and Registrations are how many there may be at a time.
+	Events, Readers, Registrations int
+	// Queue is how many bytes wait for a reader; what comes when it is full is lost, and
+	// counted.
+	Queue int
+}
+
+// DefaultLimits are those of a namespace whose options say nothing.
+var DefaultLimits = Limits{Events: 1000, Readers: 64, Registrations: 100_000, Queue: 4 << 20}
+
+// Event is an event of a Set.
+type Event struct {
+	Description
+	// System is the trace system that it is of, SystemName as a rule.
+	System string
+	// ID numbers it in the set: the type of its records.
+	ID int
+
+	wanted  int // readers, and 1 for SetEnabled
+	forced  bool
+	enabled atomic.Bool // wanted > 0
+	refs    int         // of files and registrations
+	regs    map[Key]*registration
+}
+
+// Enabled reports whether somebody listens.
+func (e *Event) Enabled() bool { return e.enabled.Load() }
+
+// Key tells a registration from others: a bit at an address of a program's memory. Owner
+// numbers the memory, which threads share.
+type Key struct {
+	Owner, Addr uint64
+	Bit         uint8
+}
+
+// Switch sets the bit of a registration in the program's memory.
+type Switch interface {
+	// Set sets or clears it. An error says that the memory is gone.
+	Set(on bool) error
+	Close() error
+}
+
+// registration is a program's interest in whether an event is enabled.
+type registration struct {
+	event *Event
+	sw    Switch
+	file  *File
+}
+
+// Set is the events of a namespace. It is safe for concurrent use.
+type Set struct {
+	mu      sync.RWMutex
+	limits  Limits
+	byName  map[string]*Event
+	others  []*Event // of other systems
+	lastID  int
+	regs    map[Key]*registration
+	files   int
+	readers map[*Reader]bool
+
+	written, lost atomic.Uint64
+}
+
+// firstID is that of a set's first event: the kernel's own events have the lower ones.
+const firstID = 1
+
+// NewSet is without events.
+func NewSet(l Limits) *Set {
+	return &Set{limits: l, byName: make(map[string]*Event), regs: make(map[Key]*registration),
+		readers: make(map[*Reader]bool), lastID: firstID - 1}
+}
+
+// SetLimits changes the limits; what is there already stays.
+func (s *Set) SetLimits(l Limits) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.limits = l
+}
+
+// Limits are those in force.
+func (s *Set) Limits() Limits {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.limits
+}
+
+// Find is an event by its name, nil if there is none.
+func (s *Set) Find(name string) *Event {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.byName[name]
+}
+
+// List is all events, by name.
+func (s *Set) List() []*Event {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	list := make([]*Event, 0, len(s.byName))
+	for _, e := range s.byName {
+		list = append(list, e)
+	}
+	slices.SortFunc(list, func(a, b *Event) int { return strings.Compare(a.Name, b.Name) })
+	return list
+}
+
+// Busy reports whether files, registrations or readers are open.
+func (s *Set) Busy() bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.files > 0 || len(s.regs) > 0 || len(s.readers) > 0
+}
+
+// Written and Lost count records: those that were taken, and those that found the queue
+// of a reader full, once for each reader.
+func (s *Set) Written() uint64 { return s.written.Load() }
+func (s *Set) Lost() uint64    { return s.lost.Load() }
+
+// Status is the text of user_events_status.
+func (s *Set) Status() string {
+	var b strings.Builder
+	busy := 0
+	list := s.List()
+	for _, e := range list {
+		b.WriteString(e.Name)
+		if e.Enabled() {
+			busy++
+			b.WriteString(" # Used by gantry")
+		}
+		b.WriteByte('\n')
+	}
+	fmt.Fprintf(&b, "\nActive: %d\nBusy: %d\n", len(list), busy)
+	return b.String()
+}
+
+// SetEnabled enables an event without a reader, or takes that back: the enable file. The
+// error is ENOENT.
+func (s *Set) SetEnabled(name string, on bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.byName[name]
+	if e == nil {
+		return fmt.Errorf("event %q: %w", name, syscall.ENOENT)
+	}
+	if e.forced != on {
+		e.forced = on
+		s.want(e, map[bool]int{true: 1, false: -1}[on])
+	}
+	return nil
+}
+
+// want changes how many want an event; the caller holds mu.
+func (s *Set) want(e *Event, by int) {
+	e.wanted += by
+	on := e.wanted > 0
+	if e.enabled.Swap(on) == on {
+		return
+	}
+	for key, r := range e.regs {
+		if r.sw.Set(on) != nil {
+			s.drop(key, r) // the program ended
+		}
+	}
+}
+
+// drop ends a registration; the caller holds mu.
+func (s *Set) drop(key Key, r *registration) {
+	delete(s.regs, key)
+	delete(r.event.regs, key)
+	_ = r.sw.Close() // the memory may be gone
+	s.unref(r.event)
+}
+
+// unref takes one reference of an event; the last one ends it, as the kernel does. The
+// caller holds mu.
+func (s *Set) unref(e *Event) {
+	if e.refs--; e.refs == 0 {
+		s.forget(e)
+	}
+}
+
+func (s *Set) forget(e *Event) {
+	if s.byName[e.Name] == e {
+		delete(s.byName, e.Name)
+	}
+}
+
+// File is what one open of user_events_data has registered. Its methods may be called
+// from several goroutines.
+type File struct {
+	set *Set
+
+	mu     sync.RWMutex
+	events []*Event // by the index that writes begin with
+	closed bool
+}
+
+// Open is a file without registrations. The caller closes it.
+func (s *Set) Open() *File {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.files++
+	return &File{set: s}
+}
+
+// Close ends the file with its registrations.
+func (f *File) Close() {
+	s := f.set
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return
+	}
+	f.closed = true
+	for key, r := range s.regs {
+		if r.file == f {
+			s.drop(key, r)
+		}
+	}
+	for _, e := range f.events {
+		s.unref(e)
+	}
+	f.events = nil
+	s.files--
+}
+
+// Errors of the kernel's user_events, with what is behind them.
+var (
+	// ErrOtherFields: an event of that name has other fields, or the bit is taken.
+	ErrOtherFields = fmt.Errorf("the event exists with other fields: %w", syscall.EADDRINUSE)
+	ErrBitTaken    = fmt.Errorf("the bit is registered already: %w", syscall.EADDRINUSE)
+	ErrNoEvent     = fmt.Errorf("no such event: %w", syscall.ENOENT)
+	ErrEventBusy   = fmt.Errorf("the event is in use: %w", syscall.EBUSY)
+	ErrDisabled    = fmt.Errorf("the event is not enabled: %w", syscall.EBADF)
+	ErrFull        = fmt.Errorf("the namespace has no room for more: %w", syscall.EMFILE)
+)
+
+// Register registers an event and returns the index that its writes begin with. sw is the
+// bit that says whether it is enabled; it becomes the set's, which closes it, also after
+// an error.
+func (f *File) Register(d *Description, key Key, sw Switch) (index int, err error) {
+	s := f.set
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer func() {
+		if err != nil {
+			_ = sw.Close() // nothing was done with it
+		}
+	}()
+	e := s.byName[d.Name]
+	switch {
+	case s.regs[key] != nil:
+		return 0, ErrBitTaken
+	case e != nil && !e.Same(d):
+		return 0, ErrOtherFields
+	case s.limits.Registrations > 0 && len(s.regs) >= s.limits.Registrations,
+		e == nil && s.limits.Events > 0 && len(s.byName) >= s.limits.Events:
+		return 0, ErrFull
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return 0, syscall.EBADF
+	}
+	on := e != nil && e.Enabled()
+	made := e == nil
+	if made {
+		on = s.isWanted(d.Name)
+	}
+	if on {
+		if err := sw.Set(true); err != nil {
+			return 0, errors.Join(fmt.Errorf("set the bit: %w", syscall.EFAULT), err)
+		}
+	}
+	if made {
+		s.lastID++
+		e = &Event{Description: *d, System: SystemName, ID: s.lastID, regs: make(map[Key]*registration)}
+		s.byName[d.Name] = e
+		s.count(e)
+	}
+	r := &registration{e, sw, f}
+	e.refs++
+	s.regs[key], e.regs[key] = r, r
+	if index = slices.Index(f.events, e); index < 0 {
+		index = len(f.events)
+		f.events = append(f.events, e)
+		e.refs++
+	}
+	return index, nil
+}
+
+// count counts the readers of a new event; the caller holds mu.
+func (s *Set) count(e *Event) {
+	for r := range s.readers {
+		if r.wants(e.Name) {
+			e.wanted++
+		}
+	}
+	e.enabled.Store(e.wanted > 0)
+}
+
+// Add adds an event of another trace system, which lasts as long as the set and writes it
+// by Publish. It is not among those that programs see.
+func (s *Set) Add(system string, d *Description) *Event {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lastID++
+	e := &Event{Description: *d, System: system, ID: s.lastID}
+	s.others = append(s.others, e)
+	s.count(e)
+	return e
+}
+
+// Publish gives a record of an event of another system to those who listen. ErrDisabled
+// says that nobody does, EINVAL that the data are not the event's.
+func (s *Set) Publish(who Writer, e *Event, data []byte) error {
+	switch {
+	case !e.Enabled():
+		return ErrDisabled
+	case len(data) < e.MinSize:
+		return fmt.Errorf("%d bytes of data, %s has %d: %w", len(data), e.Name, e.MinSize, syscall.EINVAL)
+	}
+	if err := e.check(data); err != nil {
+		return err
+	}
+	s.publish(who, e, data)
+	return nil
+}
+
+// isWanted reports whether a reader waits for an event of that name.
+func (s *Set) isWanted(name string) bool {
+	for r := range s.readers {
+		if r.wants(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// Unregister ends a registration, and clears its bit. The event stays while its file is
+// open.
+func (s *Set) Unregister(key Key) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.regs[key]
+	if r == nil {
+		return ErrNoEvent
+	}
+	err := r.sw.Set(false)
+	s.drop(key, r)
+	if err != nil {
+		return errors.Join(fmt.Errorf("clear the bit: %w", syscall.EFAULT), err)
+	}
+	return nil
+}
+
+// Delete ends an event that nobody has registered.
+func (s *Set) Delete(name string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.byName[name]
+	if e == nil {
+		return ErrNoEvent
+	}
+	if e.refs > 0 || e.wanted > 0 {
+		return ErrEventBusy
+	}
+	s.forget(e)
+	return nil
+}
+
+// indexSize is the size of what a write begins with.
+const indexSize = 4
+
+// Write takes one record: the index of an event, and its data. It returns the length of
+// all.
+func (f *File) Write(who Writer, b []byte) (int, error) {
+	if len(b) < indexSize {
+		return 0, fmt.Errorf("a write without an index: %w", syscall.EFAULT)
+	}
+	index := int32(binary.NativeEndian.Uint32(b))
+	if index < 0 {
+		return 0, fmt.Errorf("index %d: %w", index, syscall.EINVAL)
+	}
+	f.mu.RLock()
+	var e *Event
+	if int(index) < len(f.events) {
+		e = f.events[index]
+	}
+	f.mu.RUnlock()
+	data := b[indexSize:]
+	switch {
+	case e == nil:
+		return 0, ErrNoEvent
+	case len(data) < e.MinSize:
+		return 0, fmt.Errorf("%d bytes of data, %s has %d: %w", len(data), e.Name, e.MinSize, syscall.EINVAL)
+	case !e.Enabled():
+		return 0, ErrDisabled
+	}
+	if err := e.check(data); err != nil {
+		return 0, err
+	}
+	f.set.publish(who, e, data)
+	return len(b), nil
+}
+
+// check checks the places of data whose size is not fixed.
+func (e *Event) check(data []byte) error {
+	for i := range e.Fields {
+		f := &e.Fields[i]
+		relative := strings.HasPrefix(f.Type, "__rel_loc ")
+		if !relative && !strings.HasPrefix(f.Type, "__data_loc ") {
+			continue
+		}
+		at := f.Offset - CommonSize
+		where := binary.NativeEndian.Uint32(data[at:])
+		from, size := int(where&0xffff), int(where>>16)
+		if relative {
+			from += at + f.Size
+		} else {
+			from -= CommonSize
+		}
+		if from < 0 || from+size > len(data) {
+			return fmt.Errorf("%s.%s lies outside of the data: %w", e.Name, f.Name, syscall.EFAULT)
+		}
+		// What is printed as a text ends with a zero.
+		if strings.Contains(f.Type, "char") && size > 0 && data[from+size-1] != 0 {
+			return fmt.Errorf("%s.%s has no end: %w", e.Name, f.Name, syscall.EFAULT)
+		}
+	}
+	return nil
+}

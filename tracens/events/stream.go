@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package events
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+)
+
+// The stream of records that another process of the host reads: messages of a length, a
+// kind and a body, little endian.
+const (
+	streamEvent  = 1 // id, system and description of an event, in front of its records
+	streamRecord = 2 // event, time in nanoseconds since 1970, tid, data
+	streamLost   = 3 // how many records were lost so far
+
+	streamHeader = 8
+	recordHeader = 4 + 8 + 4
+	maxMessage   = 1 << 20
+)
+
+// Encoder makes a stream of records.
+type Encoder struct {
+	known map[*Event]uint32
+	lost  uint64
+}
+
+var wire = binary.LittleEndian
+
+// message adds the header of a message whose body is size bytes.
+func message(b []byte, kind uint32, size int) []byte {
+	return wire.AppendUint32(wire.AppendUint32(b, uint32(size)), kind)
+}
+
+// Append adds records to b, with the events that they are of, and how many were lost.
+func (e *Encoder) Append(b []byte, list []Record, lost uint64) []byte {
+	if e.known == nil {
+		e.known = make(map[*Event]uint32)
+	}
+	if lost != e.lost {
+		e.lost = lost
+		b = wire.AppendUint64(message(b, streamLost, 8), lost)
+	}
+	for i := range list {
+		r := &list[i]
+		id, ok := e.known[r.Event]
+		if !ok {
+			id = uint32(len(e.known))
+			e.known[r.Event] = id
+			text := r.Event.Text()
+			b = message(b, streamEvent, 8+len(r.Event.System)+len(text))
+			b = wire.AppendUint32(wire.AppendUint32(b, id), uint32(len(r.Event.System)))
+			b = append(append(b, r.Event.System...), text...)
+		}
+		b = message(b, streamRecord, recordHeader+len(r.Data))
+		b = wire.AppendUint64(wire.AppendUint32(b, id), uint64(r.Time.UnixNano()))
+		b = append(wire.AppendUint32(b, uint32(r.TID)), r.Data...)
+	}
+	return b
+}
+
+// Decoder reads a stream of records.
+type Decoder struct {
+	in    *bufio.Reader
+	known map[uint32]*Event
+	lost  uint64
+}
+
+// NewDecoder reads from in, what an Encoder wrote.
+func NewDecoder(in io.Reader) *Decoder {
+	return &Decoder{in: bufio.NewReaderSize(in, 1<<17), known: make(map[uint32]*Event)}
+}
+
+// Lost is how many records were lost so far.
+func (d *Decoder) Lost() uint64 { return d.lost }
+
+// ErrStream says that a stream is none, or broken.
+var ErrStream = errors.New("not a stream of events")
+
+// Next reads one record, whose data are its own. The end is io.EOF.
+func (d *Decoder) Next() (*Record, error) {
+	for {
+		var head [streamHeader]byte
+		if _, err := io.ReadFull(d.in, head[:]); err != nil {
+			return nil, err
+		}
+		size := wire.Uint32(head[:])
+		if size > maxMessage {
+			return nil, fmt.Errorf("%w: a message of %d bytes", ErrStream, size)
+		}
+		body := make([]byte, size)
+		if _, err := io.ReadFull(d.in, body); err != nil {
+			return nil, errors.Join(ErrStream, err)
+		}
+		switch kind := wire.Uint32(head[4:]); {
+		case kind == streamLost && size == 8:
+			d.lost = wire.Uint64(body)
+		case kind == streamEvent:
+			if err := d.event(body); err != nil {
+				return nil, err
+			}
+		case kind == streamRecord && size >= recordHeader:
+			return d.record(body)
+		default:
+			return nil, fmt.Errorf("%w: a message of kind %d with %d bytes", ErrStream, kind, size)
+		}
+	}
+}
+
+func (d *Decoder) event(body []byte) error {
+	if len(body) < 8 || int(wire.Uint32(body[4:])) > len(body)-8 {
+		return fmt.Errorf("%w: an event of %d bytes", ErrStream, len(body))
+	}
+	n := int(wire.Uint32(body[4:]))
+	desc, err := Parse(string(body[8+n:]))
+	if err != nil {
+		return errors.Join(ErrStream, err)
+	}
+	d.known[wire.Uint32(body)] = &Event{Description: *desc, System: string(body[8 : 8+n])}
+	return nil
+}
+
+func (d *Decoder) record(body []byte) (*Record, error) {
+	e := d.known[wire.Uint32(body)]
+	data := body[recordHeader:]
+	if e == nil {
+		return nil, fmt.Errorf("%w: a record of event %d", ErrStream, wire.Uint32(body))
+	}
+	if len(data) < e.MinSize {
+		return nil, fmt.Errorf("%w: %d bytes of %s", ErrStream, len(data), e.Name)
+	}
+	at := time.Unix(0, int64(wire.Uint64(body[4:])))
+	return &Record{Time: at, Writer: Writer{TID: int(wire.Uint32(body[12:]))}, Event: e, Data: data}, nil
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package events
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"testing"
+	"time"
+)
+
+func TestStream(t *testing.T) {
+	s := NewSet(DefaultLimits)
+	one := s.Add("marker", describe(t, "one u8 a; struct x y 2"))
+	two := s.Add("user_events", describe(t, "two"))
+	at := time.Unix(5, 6)
+	list := []Record{
+		{Time: at, Writer: Writer{TID: 1}, Event: one, Data: []byte{1, 2, 3}},
+		{Time: at, Writer: Writer{TID: 2}, Event: two},
+		{Time: at, Writer: Writer{TID: 3}, Event: one, Data: []byte{4, 5, 6, 7}},
+	}
+	var e Encoder
+	b := e.Append(nil, list[:2], 0)
+	b = e.Append(b, list[2:], 9)
+	d := NewDecoder(bytes.NewReader(b))
+	for i := range list {
+		r, err := d.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.TID != list[i].TID || !r.Time.Equal(at) || !bytes.Equal(r.Data, list[i].Data) ||
+			r.Event.System != list[i].Event.System || !r.Event.Same(&list[i].Event.Description) {
+			t.Errorf("%+v, want %+v", r, list[i])
+		}
+	}
+	if _, err := d.Next(); !errors.Is(err, io.EOF) || d.Lost() != 9 {
+		t.Errorf("%v, %d lost", err, d.Lost())
+	}
+}
+
+func FuzzDecoder(f *testing.F) {
+	s := NewSet(DefaultLimits)
+	d, err := Parse("e u32 a; __rel_loc char[] b")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(new(Encoder).Append(nil, []Record{{Event: s.Add("x", d), Data: make([]byte, 9)}}, 1))
+	f.Add([]byte{8, 0, 0, 0, 3, 0, 0, 0})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		d := NewDecoder(bytes.NewReader(b))
+		for {
+			r, err := d.Next()
+			if err != nil {
+				return
+			}
+			_ = r.Text()
+		}
+	})
+}
