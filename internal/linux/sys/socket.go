@@ -218,6 +218,27 @@ func ReadMemory(tid int, addr uint64, b []byte) (int, error) {
 	return int(n), nil
 }
 
+// WriteMemory changes memory of the thread tid at addr (process_vm_writev), which it must
+// be able to write itself.
+func WriteMemory(tid int, addr uint64, b []byte) error {
+	if len(b) == 0 {
+		return nil
+	}
+	local := unix.Iovec{Base: &b[0]}
+	local.SetLen(len(b))
+	remote := unix.RemoteIovec{Base: uintptr(addr), Len: len(b)}
+	n, _, errno := unix.Syscall6(unix.SYS_PROCESS_VM_WRITEV, uintptr(tid), uintptr(unsafe.Pointer(&local)), 1,
+		uintptr(unsafe.Pointer(&remote)), 1, 0)
+	runtime.KeepAlive(b)
+	switch {
+	case errno != 0:
+		return fmt.Errorf("process_vm_writev %d: %w", tid, errno)
+	case int(n) != len(b):
+		return fmt.Errorf("process_vm_writev %d: %d of %d bytes: %w", tid, n, len(b), unix.EFAULT)
+	}
+	return nil
+}
+
 // SealedMemory makes a file in memory with the given content, which can be run
 // and not be changed.
 func SealedMemory(name string, content []byte) (*FD, error) {

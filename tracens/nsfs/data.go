@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package nsfs
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fs"
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/gantry-tools/gantry/internal/linux/procfs"
+	"github.com/gantry-tools/gantry/internal/linux/procroot"
+	"github.com/gantry-tools/gantry/internal/linux/sys"
+	"github.com/gantry-tools/gantry/tracens/events"
+)
+
+// dataFile is user_events_data: the kernel's interface of that name
+// (linux/user_events.h).
+type dataFile struct{ files }
+
+var (
+	_ fs.NodeOpener   = (*dataFile)(nil)
+	_ fs.FileWriter   = (*dataHandle)(nil)
+	_ fs.FileReader   = (*dataHandle)(nil)
+	_ fs.FileIoctler  = (*dataHandle)(nil)
+	_ fs.FileReleaser = (*dataHandle)(nil)
+)
+
+// dataHandle is one open of it.
+type dataHandle struct {
+	of
+	file *events.File
+}
+
+func (f *dataFile) Open(context.Context, uint32) (fs.FileHandle, uint32, syscall.Errno) {
+	if err := f.fs.registry.Hold(f.ns); err != nil {
+		return nil, 0, errno(err)
+	}
+	const flags = fuse.FOPEN_DIRECT_IO | fuse.FOPEN_NONSEEKABLE | fuse.FOPEN_PARALLEL_DIRECT_WRITES | fuse.FOPEN_NOFLUSH
+	return &dataHandle{f.of, f.set().Open()}, flags, 0
+}
+
+func (h *dataHandle) Release(context.Context) syscall.Errno {
+	h.file.Close()
+	h.fs.registry.Release(h.ns)
+	return 0
+}
+
+func (h *dataHandle) Read(context.Context, []byte, int64) (fuse.ReadResult, syscall.Errno) {
+	return nil, syscall.EINVAL
+}
+
+// Write takes one event: its index and its data.
+func (h *dataHandle) Write(ctx context.Context, data []byte, _ int64) (uint32, syscall.Errno) {
+	pid, err := caller(ctx)
+	if err != nil {
+		return 0, errno(err)
+	}
+	n, err := h.file.Write(events.Writer{TID: pid}, data)
+	return uint32(n), errno(err)
+}
+
+// The commands of linux/user_events.h.
+const (
+	commandRegister   = 0xc0082a00
+	commandDelete     = 0x40082a01
+	commandUnregister = 0x40082a02
+
+	// Sizes of struct user_reg and user_unreg, and how much newer ones may have.
+	registerSize   = 28
+	indexOffset    = 24
+	unregisterSize = 16
+	maxStruct      = 4096
+
+	flagPersist     = 1
+	flagMultiFormat = 2
+)
+
+// Ioctl carries out a command. Its argument is an address of the thread's memory, which
+// it cannot leave before we answer.
+func (h *dataHandle) Ioctl(ctx context.Context, cmd uint32, arg uint64, _, _ []byte) (int32, syscall.Errno) {
+	tid, err := caller(ctx)
+	if err != nil {
+		return 0, errno(err)
+	}
+	m := &memory{tid: tid, access: &h.fs.access}
+	result := make(chan error, 1)
+	// What it points to may lie on a file system that never answers.
+	if m.access.DoWithin(m.proc(), answerTime, func(*procroot.Op) { result <- h.command(m, cmd, arg) }) != nil {
+		m.late.Store(true)
+		return 0, syscall.EFAULT
+	}
+	return 0, errno(<-result)
+}
+
+// answerTime is how long a command may take to read and write the memory of its thread.
+const answerTime = time.Second
+
+func (h *dataHandle) command(m *memory, cmd uint32, arg uint64) error {
+	switch cmd {
+	case commandRegister:
+		return h.register(m, arg)
+	case commandUnregister:
+		return h.unregister(m, arg)
+	case commandDelete:
+		name, err := m.text(arg)
+		if err != nil {
+			return err
+		}
+		return h.set().Delete(name)
+	}
+	return syscall.ENOTTY
+}
+
+// memory is that of a thread that waits for us.
+type memory struct {
+	tid    int
+	access *procroot.Access
+	// late says that the thread has its answer: its number may be another's.
+	late atomic.Bool
+}
+
+func (m *memory) proc() procfs.Proc { return procfs.New("").Proc(m.tid) }
+
+// write changes memory of the thread as it could itself.
+func (m *memory) write(addr uint64, b []byte) error {
+	if m.late.Load() {
+		return syscall.EFAULT
+	}
+	if err := sys.WriteMemory(m.tid, addr, b); err != nil {
+		return errors.Join(syscall.EFAULT, err)
+	}
+	return nil
+}
+
+// read reads a struct that begins with its size; known is what we know of it. More must
+// be zero, as the kernel has it.
+func (m *memory) read(addr uint64, known, least int) ([]byte, error) {
+	var size [4]byte
+	if n, err := sys.ReadMemory(m.tid, addr, size[:]); err != nil || n != len(size) {
+		return nil, syscall.EFAULT
+	}
+	n := int(binary.NativeEndian.Uint32(size[:]))
+	switch {
+	case n > maxStruct:
+		return nil, syscall.E2BIG
+	case n < least:
+		return nil, syscall.EINVAL
+	}
+	b := make([]byte, max(n, known))
+	if got, err := sys.ReadMemory(m.tid, addr, b[:n]); err != nil || got != n {
+		return nil, syscall.EFAULT
+	}
+	if len(bytes.TrimLeft(b[known:], "\x00")) > 0 {
+		return nil, syscall.E2BIG
+	}
+	return b[:known], nil
+}
+
+// text reads a text that ends with a zero, page by page: the next one may not be there.
+func (m *memory) text(addr uint64) (string, error) {
+	var b []byte
+	for page := uint64(sys.PageSize()); len(b) <= events.MaxDescription; {
+		part := make([]byte, min(page-addr%page, events.MaxDescription+1))
+		n, err := sys.ReadMemory(m.tid, addr, part)
+		if err != nil || n == 0 {
+			return "", syscall.EFAULT
+		}
+		if end := bytes.IndexByte(part[:n], 0); end >= 0 {
+			return string(append(b, part[:end]...)), nil
+		}
+		b = append(b, part[:n]...)
+		addr += uint64(n)
+	}
+	return "", syscall.EINVAL
+}
+
+func (h *dataHandle) register(m *memory, arg uint64) error {
+	b, err := m.read(arg, registerSize, registerSize)
+	if err != nil {
+		return err
+	}
+	ne := binary.NativeEndian
+	bit, size, flags := b[4], int(b[5]), ne.Uint16(b[6:])
+	addr, args := ne.Uint64(b[8:]), ne.Uint64(b[16:])
+	switch {
+	case size != 4 && size != 8, int(bit) >= 8*size, addr == 0, addr%uint64(size) != 0,
+		flags&^(flagPersist|flagMultiFormat) != 0, flags&flagMultiFormat != 0:
+		return syscall.EINVAL
+	case flags&flagPersist != 0:
+		return syscall.EPERM // it takes CAP_PERFMON, which containers have not
+	}
+	text, err := m.text(args)
+	if err != nil {
+		return err
+	}
+	d, err := events.Parse(text)
+	if err != nil {
+		return err
+	}
+	sw, owner, err := m.openBit(addr, size, bit)
+	if err != nil {
+		return err
+	}
+	index, err := h.file.Register(d, events.Key{Owner: owner, Addr: addr, Bit: bit}, sw)
+	if err != nil {
+		return err
+	}
+	return m.write(arg+indexOffset, ne.AppendUint32(nil, uint32(index)))
+}
+
+func (h *dataHandle) unregister(m *memory, arg uint64) error {
+	b, err := m.read(arg, unregisterSize, unregisterSize)
+	if err != nil {
+		return err
+	}
+	if b[5] != 0 || b[6] != 0 || b[7] != 0 {
+		return syscall.EINVAL
+	}
+	owner, err := m.owner()
+	if err != nil {
+		return err
+	}
+	return h.set().Unregister(events.Key{Owner: owner, Addr: binary.NativeEndian.Uint64(b[8:]), Bit: b[4]})
+}
+
+// owner numbers the memory of a thread: that of its process, which began at a time.
+func (m *memory) owner() (uint64, error) {
+	st, err := m.proc().Status()
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w", syscall.EFAULT, err)
+	}
+	stat, err := procfs.New("").Proc(st.TGID).Stat()
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w", syscall.EFAULT, err)
+	}
+	// The number comes back after 32768 others at least, which take some ticks.
+	return stat.StartTime<<22 | uint64(st.TGID), nil
+}
+
+// memoryBit is a bit in a process's memory: an events.Switch. It holds the memory, so
+// that nothing is written to another program once this one has become that.
+type memoryBit struct {
+	file   *os.File
+	addr   uint64
+	bit    uint8
+	proc   procfs.Proc
+	access *procroot.Access
+}
+
+// openBit opens the bit, clears it, and numbers the memory that it is in.
+func (m *memory) openBit(addr uint64, size int, bit uint8) (*memoryBit, uint64, error) {
+	owner, err := m.owner()
+	if err != nil {
+		return nil, 0, err
+	}
+	// What the program cannot write itself it must not have written: /proc/PID/mem would.
+	word := make([]byte, size)
+	if n, err := sys.ReadMemory(m.tid, addr, word); err != nil || n != size {
+		return nil, 0, syscall.EFAULT
+	}
+	setBit(word, bit, false)
+	if err := m.write(addr, word); err != nil {
+		return nil, 0, err
+	}
+	file, err := os.OpenFile(m.proc().Path("mem"), os.O_RDWR, 0)
+	if err != nil {
+		return nil, 0, errors.Join(syscall.EFAULT, err)
+	}
+	return &memoryBit{file: file, addr: addr, bit: bit, proc: m.proc(), access: m.access}, owner, nil
+}
+
+// setBit changes a bit of a word of 4 or 8 bytes, the lowest first.
+func setBit(word []byte, bit uint8, on bool) {
+	mask := byte(1) << (bit % 8)
+	if on {
+		word[bit/8] |= mask
+	} else {
+		word[bit/8] &^= mask
+	}
+}
+
+// Set implements events.Switch. Only the byte of the bit is written: the others are the
+// program's.
+func (b *memoryBit) Set(on bool) error {
+	result := make(chan error, 1)
+	err := b.access.DoWithin(b.proc, answerTime, func(*procroot.Op) {
+		var word [1]byte
+		at := int64(b.addr) + int64(b.bit/8)
+		_, err := b.file.ReadAt(word[:], at)
+		if err == nil {
+			setBit(word[:], b.bit%8, on)
+			_, err = b.file.WriteAt(word[:], at)
+		}
+		result <- err
+	})
+	if err != nil {
+		return err
+	}
+	return <-result
+}
+
+// Close implements events.Switch.
+func (b *memoryBit) Close() error { return b.file.Close() }

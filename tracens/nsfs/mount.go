@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package nsfs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fs"
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/gantry-tools/gantry/internal/hint"
+	"github.com/gantry-tools/gantry/internal/linux/procroot"
+	"github.com/gantry-tools/gantry/tracens"
+	"github.com/gantry-tools/gantry/tracens/events"
+)
+
+// FS is a mounted file system.
+type FS struct {
+	registry *tracens.Registry
+	events   *events.System
+	dirs     *directory
+	dir      string
+	server   *fuse.Server
+	access   procroot.Access
+}
+
+// Options of Mount.
+type Options struct {
+	// Systems are registered behind the user events and the directory itself.
+	Systems []tracens.System
+	// Log is told of what the kernel says that it should not.
+	Log *log.Logger
+}
+
+// Mount mounts the file system at a directory, which is made if it is not there.
+func Mount(dir string, o *Options) (*FS, error) {
+	f := &FS{registry: tracens.NewRegistry(), events: new(events.System), dirs: new(directory), dir: dir}
+	for _, s := range append([]tracens.System{f.dirs, f.events}, o.Systems...) {
+		if err := f.registry.Register(s); err != nil {
+			return nil, err
+		}
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	never := time.Duration(0)
+	server, err := fs.Mount(dir, &top{fs: f}, &fs.Options{
+		MountOptions: fuse.MountOptions{
+			AllowOther: true, Options: []string{"default_permissions"}, FsName: "gantry", Name: "tracens",
+			DirectMountStrict: true, DirectMountFlags: syscall.MS_NOSUID | syscall.MS_NODEV, DisableXAttrs: true,
+			Logger: o.Log,
+		},
+		EntryTimeout: &never, AttrTimeout: &never, NegativeTimeout: &never, Logger: o.Log,
+	})
+	if err != nil {
+		return nil, hint.Wrap(fmt.Errorf("mount tracing namespaces at %s: %w", dir, err),
+			"it needs root and /dev/fuse; a dead mount is removed by 'umount -l "+dir+"'")
+	}
+	f.server = server
+	return f, nil
+}
+
+// Registry is the namespaces.
+func (f *FS) Registry() *tracens.Registry { return f.registry }
+
+// Events is the user events of a namespace.
+func (f *FS) Events(ns *tracens.Namespace) *events.Set { return f.events.Of(ns) }
+
+// Dir is where the file system is mounted.
+func (f *FS) Dir() string { return f.dir }
+
+// Unmount takes the file system away, also where it is still mounted into containers,
+// and waits until nothing is asked any more.
+func (f *FS) Unmount() error {
+	// Not by the library, which waits for whoever has a file of it open.
+	err := syscall.Unmount(f.dir, syscall.MNT_DETACH)
+	if errors.Is(err, syscall.EINVAL) {
+		err = nil // somebody did already
+	}
+	if err != nil {
+		return fmt.Errorf("unmount %s: %w", f.dir, err)
+	}
+	return nil
+}
+
+// Wait waits until the file system is mounted nowhere any more.
+func (f *FS) Wait() { f.server.Wait() }
+
+// errno is what a program gets for an error.
+func errno(err error) syscall.Errno {
+	if err == nil {
+		return 0
+	}
+	var e syscall.Errno
+	if errors.As(err, &e) {
+		return e
+	}
+	return syscall.EIO
+}
+
+// caller is the thread that asks, as our pid namespace numbers it.
+func caller(ctx context.Context) (pid int, err error) {
+	c, ok := fuse.FromContext(ctx)
+	if !ok || c.Pid == 0 {
+		return 0, fmt.Errorf("a process that cannot be seen from here: %w", syscall.EFAULT)
+	}
+	return int(c.Pid), nil
+}
