@@ -12,6 +12,7 @@ func liveCommands(e *env) []*cobra.Command {
 		newContainersCmd(e),
 		newDoctorCmd(e),
 		newExecCmd(e),
+		newNSCmd(e),
 		newRecordCmd(e),
 		newSnapshotCmd(e),
 	}
