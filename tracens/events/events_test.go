@@ -284,6 +284,23 @@ func TestGone(t *testing.T) {
 	}
 }
 
+// TestExec: a program registers the bit that was another program's, which it was itself
+// before.
+func TestExec(t *testing.T) {
+	s := NewSet(DefaultLimits)
+	f := s.Open()
+	defer f.Close()
+	before, key := new(bit), Key{Owner: 1, Addr: 8}
+	_, err := f.Register(describe(t, "e u32 n"), key, before)
+	wants(t, "register", err, nil)
+	before.gone = true
+	_, err = f.Register(describe(t, "e u32 n"), key, new(bit))
+	wants(t, "register after exec", err, nil)
+	if !before.closed {
+		t.Error("the bit of the program before is not closed")
+	}
+}
+
 func TestDynamicData(t *testing.T) {
 	s := NewSet(DefaultLimits)
 	f := s.Open()
@@ -330,6 +347,9 @@ func TestLimits(t *testing.T) {
 	defer r.Close()
 	_, err = s.Listen(nil)
 	wants(t, "one reader too many", err, syscall.EMFILE)
+	own, err := s.ListenHost(nil)
+	wants(t, "one of the host", err, nil)
+	own.Close()
 	for range 5 {
 		if _, err := f.Write(Writer{}, record(0, 1, 2, 3, 4)); err != nil {
 			t.Fatal(err)

@@ -31,6 +31,7 @@ const recordCost = 96
 type Reader struct {
 	set   *Set
 	match func(name string) bool
+	host  bool
 
 	mu    sync.Mutex
 	queue []Record
@@ -44,12 +45,23 @@ func (r *Reader) wants(name string) bool { return r.match == nil || r.match(name
 
 // Listen begins to listen to the events that match; nil is all. The caller closes the
 // reader. EMFILE is one too many.
-func (s *Set) Listen(match func(name string) bool) (*Reader, error) {
-	r := &Reader{set: s, match: match, ready: make(chan struct{}, 1)}
+func (s *Set) Listen(match func(name string) bool) (*Reader, error) { return s.listen(match, false) }
+
+// ListenHost is Listen for who is trusted: containers cannot use its place up.
+func (s *Set) ListenHost(match func(name string) bool) (*Reader, error) { return s.listen(match, true) }
+
+func (s *Set) listen(match func(name string) bool, host bool) (*Reader, error) {
+	r := &Reader{set: s, match: match, host: host, ready: make(chan struct{}, 1)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.limits.Readers > 0 && len(s.readers) >= s.limits.Readers {
-		return nil, fmt.Errorf("%d readers: %w", len(s.readers), syscall.EMFILE)
+	others := 0
+	for o := range s.readers {
+		if !o.host {
+			others++
+		}
+	}
+	if !host && s.limits.Readers > 0 && others >= s.limits.Readers {
+		return nil, fmt.Errorf("%d readers: %w", others, syscall.EMFILE)
 	}
 	r.limit = s.limits.Queue
 	s.readers[r] = true

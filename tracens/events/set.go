@@ -15,7 +15,8 @@ import (
 
 // Limits bound what a namespace takes of this process. 0 is no limit.
 type Limits struct {
-	// Events, Readers and Registrations are how many there may be at a time.
+	// Events, Readers and Registrations are how many there may be at a time; readers of
+	// the host (ListenHost) do not count.
 	Events, Readers, Registrations int
 	// Queue is how many bytes wait for a reader; what comes when it is full is lost, and
 	// counted.
@@ -23,7 +24,7 @@ type Limits struct {
 }
 
 // DefaultLimits are those of a namespace whose options say nothing.
-var DefaultLimits = Limits{Events: 1000, Readers: 64, Registrations: 100_000, Queue: 4 << 20}
+var DefaultLimits = Limits{Events: 1000, Readers: 8, Registrations: 1000, Queue: 1 << 20}
 
 // Event is an event of a Set.
 type Event struct {
@@ -265,6 +266,9 @@ func (f *File) Register(d *Description, key Key, sw Switch) (index int, err erro
 			_ = sw.Close() // nothing was done with it
 		}
 	}()
+	if old := s.regs[key]; old != nil && old.sw.Set(old.event.Enabled()) != nil {
+		s.drop(key, old) // of a program that this one was before its exec
+	}
 	e := s.byName[d.Name]
 	switch {
 	case s.regs[key] != nil:
