@@ -10,7 +10,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"os"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -93,7 +92,7 @@ func (h *dataHandle) Ioctl(ctx context.Context, cmd uint32, arg uint64, _, _ []b
 	if err != nil {
 		return 0, errno(err)
 	}
-	m := &memory{tid: tid, access: &h.fs.access}
+	m := &memory{tid: tid, access: &h.fs.access, handles: &h.fs.handles}
 	result := make(chan error, 1)
 	// What it points to may lie on a file system that never answers.
 	if m.access.DoWithin(m.proc(), answerTime, func(*procroot.Op) { result <- h.command(m, cmd, arg) }) != nil {
@@ -124,8 +123,9 @@ func (h *dataHandle) command(m *memory, cmd uint32, arg uint64) error {
 
 // memory is that of a thread that waits for us.
 type memory struct {
-	tid    int
-	access *procroot.Access
+	tid     int
+	access  *procroot.Access
+	handles *handles
 	// late says that the thread has its answer: its number may be another's.
 	late atomic.Bool
 }
@@ -251,7 +251,7 @@ func (m *memory) owner() (uint64, error) {
 // memoryBit is a bit in a process's memory: an events.Switch. It holds the memory, so
 // that nothing is written to another program once this one has become that.
 type memoryBit struct {
-	file   *os.File
+	handle *handle
 	addr   uint64
 	bit    uint8
 	proc   procfs.Proc
@@ -273,11 +273,11 @@ func (m *memory) openBit(addr uint64, size int, bit uint8) (*memoryBit, uint64, 
 	if err := m.write(addr, word); err != nil {
 		return nil, 0, err
 	}
-	file, err := os.OpenFile(m.proc().Path("mem"), os.O_RDWR, 0)
+	h, err := m.handles.open(m.tid, owner, addr)
 	if err != nil {
 		return nil, 0, errors.Join(syscall.EFAULT, err)
 	}
-	return &memoryBit{file: file, addr: addr, bit: bit, proc: m.proc(), access: m.access}, owner, nil
+	return &memoryBit{handle: h, addr: addr, bit: bit, proc: m.proc(), access: m.access}, owner, nil
 }
 
 // setBit changes a bit of a word of 4 or 8 bytes, the lowest first.
@@ -297,10 +297,10 @@ func (b *memoryBit) Set(on bool) error {
 	err := b.access.DoWithin(b.proc, answerTime, func(*procroot.Op) {
 		var word [1]byte
 		at := int64(b.addr) + int64(b.bit/8)
-		_, err := b.file.ReadAt(word[:], at)
+		_, err := b.handle.file.ReadAt(word[:], at)
 		if err == nil {
 			setBit(word[:], b.bit%8, on)
-			_, err = b.file.WriteAt(word[:], at)
+			_, err = b.handle.file.WriteAt(word[:], at)
 		}
 		result <- err
 	})
@@ -311,4 +311,4 @@ func (b *memoryBit) Set(on bool) error {
 }
 
 // Close implements events.Switch.
-func (b *memoryBit) Close() error { return b.file.Close() }
+func (b *memoryBit) Close() error { return b.handle.close() }

@@ -30,6 +30,7 @@ type FS struct {
 	dir      string
 	server   *fuse.Server
 	access   procroot.Access
+	handles  handles
 }
 
 // Options of Mount.
@@ -47,6 +48,9 @@ func Mount(dir string, o *Options) (*FS, error) {
 		if err := f.registry.Register(s); err != nil {
 			return nil, err
 		}
+	}
+	if err := removeDead(dir); err != nil {
+		return nil, err
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
@@ -66,6 +70,17 @@ func Mount(dir string, o *Options) (*FS, error) {
 	}
 	f.server = server
 	return f, nil
+}
+
+// removeDead takes away what a server that was killed has left: nobody answers for it.
+func removeDead(dir string) error {
+	var st syscall.Stat_t
+	for errors.Is(syscall.Stat(dir, &st), syscall.ENOTCONN) {
+		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
+			return hint.Wrap(fmt.Errorf("unmount %s, whose server ended: %w", dir, err), "umount -l "+dir)
+		}
+	}
+	return nil
 }
 
 // Registry is the namespaces.

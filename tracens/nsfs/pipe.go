@@ -40,7 +40,7 @@ var (
 )
 
 func (f *pipeFile) Open(_ context.Context, flags uint32) (fs.FileHandle, uint32, syscall.Errno) {
-	r, e := f.listen()
+	r, e := f.listen((*events.Set).Listen)
 	if e != 0 {
 		return nil, 0, e
 	}

@@ -48,19 +48,19 @@ func (f *recordsFile) Getattr(_ context.Context, _ fs.FileHandle, out *fuse.Attr
 }
 
 func (f *recordsFile) Open(_ context.Context, flags uint32) (fs.FileHandle, uint32, syscall.Errno) {
-	r, e := f.listen()
+	r, e := f.listen((*events.Set).ListenHost)
 	if e != 0 {
 		return nil, 0, e
 	}
 	return &records{of: f.of, reader: r, flags: flags}, fuse.FOPEN_DIRECT_IO | fuse.FOPEN_NONSEEKABLE, 0
 }
 
-// listen holds the namespace and listens to all of its events.
-func (o *of) listen() (*events.Reader, syscall.Errno) {
+// listen holds the namespace and listens to all of its events, in the given way.
+func (o *of) listen(way func(*events.Set, func(string) bool) (*events.Reader, error)) (*events.Reader, syscall.Errno) {
 	if err := o.fs.registry.Hold(o.ns); err != nil {
 		return nil, errno(err)
 	}
-	r, err := o.set().Listen(nil)
+	r, err := way(o.set(), nil)
 	if err != nil {
 		o.fs.registry.Release(o.ns)
 		return nil, errno(err)
