@@ -72,7 +72,7 @@ func (w *worker) scopeOfPeer(ctx context.Context, peer *sys.Peer) (*scope, error
 	if err != nil {
 		return nil, err
 	}
-	sc, err := w.scopes.take(p, peer.PID, w.rules.of(p))
+	sc, err := w.scopes.take(p, p.container.PID, peer.PID, w.rules.of(p))
 	if err != nil {
 		return nil, err
 	}

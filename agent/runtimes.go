@@ -5,6 +5,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -156,7 +157,7 @@ func (w *worker) scopeOf(ctx context.Context, l *broker.Listener, tid int, st st
 	if err != nil {
 		return nil, err
 	}
-	sc, err := w.scopes.take(p, tid, w.rules.of(p))
+	sc, err := w.scopes.take(p, cmp.Or(p.container.PID, st.PID), tid, w.rules.of(p))
 	if err != nil {
 		return nil, err
 	}

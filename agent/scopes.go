@@ -35,9 +35,10 @@ type scope struct {
 // maxClients bounds the connections of a container to the agent's socket.
 const maxClients = 16
 
-// take is the scope of a place, which the caller gives back. pid is a process of it.
-func (s *scopes) take(p *place, pid int, b *broker.Broker) (*scope, error) {
-	made, err := broker.NewScope(p.container.Label(), pid, p.container.CgroupPath)
+// take is the scope of a place, which the caller gives back. first is its first process,
+// as far as is known; asker one that asks.
+func (s *scopes) take(p *place, first, asker int, b *broker.Broker) (*scope, error) {
+	made, err := makeScope(p, first, asker)
 	if err != nil {
 		return nil, err
 	}
@@ -53,6 +54,20 @@ func (s *scopes) take(p *place, pid int, b *broker.Broker) (*scope, error) {
 		s.byID[id] = sc
 	}
 	return sc, nil
+}
+
+// makeScope makes the scope of a place.
+func makeScope(p *place, first, asker int) (*broker.Scope, error) {
+	if first != 0 {
+		made, err := broker.NewScope(p.container.Label(), first, p.container.CgroupPath)
+		if err == nil && made.Contains(first) {
+			return made, nil
+		}
+		if err == nil {
+			_ = made.Close() // the number is another's by now
+		}
+	}
+	return broker.NewScope(p.container.Label(), asker, p.container.CgroupPath)
 }
 
 // give gives a scope back; the last one ends it.

@@ -305,8 +305,9 @@ policy:
 		cmd.Args = append(cmd.Args[:len(cmd.Args)-len(args)-1], append([]string{"--user", "1000:1000", c.ID}, args...)...)
 		return cmd
 	}
-	// Neither of all tasks, nor of root's.
+	// Neither of all tasks, nor of root's; also not as root of a user namespace of its own.
 	inside(t, asUser("/app/"+attackName, "denied", "-1", "1"))
+	inside(t, asUser("unshare", "-r", "/app/"+attackName, "denied", "-1", "1"))
 	// Nine events at a time are one too many.
 	nine := "'{" + strings.TrimSuffix(strings.Repeat("task-clock:u,", 9), ",") + "}'"
 	if out, err := c.Exec("/bin/sh", "-c", "perf stat -e "+nine+" -- true").CombinedOutput(); err == nil {
@@ -343,6 +344,10 @@ func TestAgentSameName(t *testing.T) {
 		inside(t, c.Exec("/app/"+attackName, "tasks", "1"))
 		c.Delete(t)
 	}
+	// Its root is root, in a user namespace as well.
+	spec.Namespaces = []string{"user", "pid", "mount", "ipc", "uts", "network", "cgroup"}
+	spec.ID += "-user"
+	inside(t, testutil.StartContainer(t, spec).Exec("/app/"+attackName, "ioctl"))
 }
 
 // readAudit counts the entries of an audit log.

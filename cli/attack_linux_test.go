@@ -7,7 +7,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,7 +20,6 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/gantry-tools/gantry/agent/client"
 	"github.com/gantry-tools/gantry/internal/linux/sys"
 	"github.com/gantry-tools/gantry/perf"
 )
@@ -45,6 +43,7 @@ var attacks = map[string]func(args []string) error{
 	"descriptors": abuseGroups,
 	"socket":      abuseSocket,
 	"held":        holdMemory,
+	"hide":        hideCapability,
 }
 
 func attack(args []string) int {
@@ -475,62 +474,6 @@ func killClients([]string) error {
 		return fmt.Errorf("after clients were killed: %w", err)
 	}
 	return fd.Close()
-}
-
-// abuseSocket keeps as many connections to the agent as it gets, and says what is none of
-// its words on others, until its input ends.
-func abuseSocket([]string) error {
-	addr := &net.UnixAddr{Name: client.Socket(), Net: "unixpacket"}
-	var held []*net.UnixConn
-	for range 600 {
-		conn, err := net.DialUnix("unixpacket", nil, addr)
-		if err != nil {
-			break // the agent takes no more
-		}
-		defer conn.Close()
-		held = append(held, conn)
-	}
-	if len(held) < 20 {
-		return fmt.Errorf("%d connections only", len(held))
-	}
-	r, w, err := os.Pipe()
-	if err != nil {
-		return err
-	}
-	defer r.Close()
-	defer w.Close()
-	words := [][]byte{{}, {1}, make([]byte, 16), make([]byte, 4000), make([]byte, 100_000),
-		(&client.Request{Kind: 77}).Append(nil), (&client.Request{Kind: client.KindOpen, PID: -5}).Append(nil)}
-	for i, conn := range held {
-		_, _, _ = conn.WriteMsgUnix(words[i%len(words)], syscall.UnixRights(int(r.Fd())), nil)
-	}
-	fmt.Println("ready")
-	_, _ = bufio.NewReader(os.Stdin).ReadByte()
-	return nil
-}
-
-// holdMemory opens an event by an attr that is in a file whose server does not answer
-// any more, once its input has a line.
-func holdMemory(args []string) error {
-	f, err := sys.Open(args[0], os.O_RDONLY)
-	if err != nil {
-		return err
-	}
-	page, err := sys.Mmap(f, sys.PageSize(), false)
-	if err != nil {
-		return err
-	}
-	fmt.Println("ready")
-	if _, err := bufio.NewReader(os.Stdin).ReadByte(); err != nil {
-		return err
-	}
-	fmt.Println("opening")
-	_, _, errno := syscall.Syscall6(sys.SysPerfEventOpen, uintptr(unsafe.Pointer(unsafe.SliceData(page.Bytes()))),
-		^uintptr(0), 0, ^uintptr(0), 0, 0)
-	if errno == 0 {
-		return errors.New("an attr that cannot be read: granted")
-	}
-	return nil
 }
 
 // openTasks opens events of the tasks that are named, all of which must be granted.

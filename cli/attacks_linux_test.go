@@ -77,6 +77,25 @@ func TestTracers(t *testing.T) {
 	}
 }
 
+// TestTracersHide: the process that asks, and the first one of its container, have given
+// CAP_SYS_PTRACE up; another one has it still.
+func TestTracersHide(t *testing.T) {
+	testutil.Require(t, testutil.Root, testutil.PerfEvents, testutil.CgroupV2, testutil.Tool("runc"))
+	testutil.CheckLeaks(t)
+	c := attacked(t, testutil.ContainerSpec{Args: []string{"/app/" + attackName, "hide"}, Ready: "ready",
+		Capabilities: append([]string{"CAP_SYS_PTRACE"}, testutil.DefaultCapabilities...)})
+	status, text := execInside(t, c.ID, "--", "/app/"+attackName, "tasks", "1")
+	if status != 1 || !strings.Contains(text, "CAP_SYS_PTRACE") {
+		t.Errorf("status %d\n%s", status, text)
+	}
+	// One without, in the same pid namespace.
+	beside := attacked(t, testutil.ContainerSpec{Name: "beside", Join: map[string]*testutil.Container{"pid": c}})
+	status, text = execInside(t, beside.ID, "--", "/app/"+attackName, "tasks", "1")
+	if status != 1 || !strings.Contains(text, "CAP_SYS_PTRACE") {
+		t.Errorf("beside it: status %d\n%s", status, text)
+	}
+}
+
 // TestNamespaces: containers of other shapes see their own tasks, and no others.
 func TestNamespaces(t *testing.T) {
 	testutil.Require(t, testutil.Root, testutil.PerfEvents, testutil.CgroupV2, testutil.Tool("runc", "gcc", "unshare"))

@@ -134,9 +134,6 @@ func (b *Broker) decide(q *request) (*sys.FD, error) {
 	case q.flags&sys.PerfPIDCgroup != 0:
 		return nil, refuse(syscall.EACCES, "events of a cgroup of its own choice are not for containers")
 	}
-	if err := b.Accepts(q.scope); err != nil {
-		return nil, err
-	}
 	if err := b.check.check(&q.attr); err != nil {
 		return nil, err
 	}
@@ -162,7 +159,7 @@ func (b *Broker) mayOpen(q *request) error {
 			return refuse(syscall.EACCES, "the container has no cgroup of its own")
 		}
 	}
-	ok, err := q.client.isAmong(who)
+	ok, err := q.client.isAmong(who, q.scope)
 	if err == nil && !ok {
 		err = refuse(syscall.EACCES, "%s are for %s", what, who)
 	}
@@ -171,7 +168,7 @@ func (b *Broker) mayOpen(q *request) error {
 
 // openIn opens an event in the client's pid namespace.
 func (b *Broker) openIn(q *request, ns uint64) (*sys.FD, error) {
-	o, err := q.scope.openerOf(q.client.tid, ns)
+	o, err := q.scope.openerOf(q.client.tid, ns, b.policy.Kernel)
 	if err != nil {
 		return nil, fmt.Errorf("opener: %w", err)
 	}

@@ -5,9 +5,11 @@
 package broker
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -30,9 +32,8 @@ type Scope struct {
 	cgroup *sys.FD // its directory; nil if it has no cgroup of its own
 	id     uint64
 	pidns  uint64 // of its first process
-	// tracers says that its root may trace processes, gantry's opener too.
-	tracers bool
-
+	userns uint64 // the same
+	root   uint32 // user 0 of userns, as the host numbers it
 	// opened counts the events that were opened.
 	opened  atomic.Int64
 	counted census
@@ -48,6 +49,37 @@ type entry struct {
 	used   time.Time
 }
 
+// rootOf is the user id, as the host numbers it, of user 0 in the user namespace of a
+// process; nobody if there is none, or if it was not the host's root who made that
+// namespace: every user can make one, and be root there.
+func rootOf(p procfs.Proc) (uint32, error) {
+	fd, err := sys.Open(p.Path("ns/user"), os.O_RDONLY)
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w", ErrNoContainer, err)
+	}
+	defer fd.Close()
+	if owner, err := sys.NamespaceOwner(fd); err != nil || owner != 0 {
+		return nobody, err
+	}
+	text, err := os.ReadFile(p.Path("uid_map"))
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w", ErrNoContainer, err)
+	}
+	for line := range bytes.Lines(text) {
+		f := bytes.Fields(line)
+		if len(f) == 3 && string(f[0]) == "0" {
+			id, err := strconv.ParseUint(string(f[1]), 10, 32)
+			if err == nil {
+				return uint32(id), nil
+			}
+		}
+	}
+	return nobody, nil
+}
+
+// nobody is a user that no process has.
+const nobody = 1<<32 - 1
+
 // ErrNoContainer says that a process is in no container, or in one that ended.
 var ErrNoContainer = errors.New("the process is in no container that runs")
 
@@ -62,7 +94,10 @@ func NewScope(name string, pid int, path string) (*Scope, error) {
 		return nil, fmt.Errorf("%w: %w", ErrNoContainer, err)
 	}
 	s.pidns = ns
-	if s.tracers, err = mayTrace(pid); err != nil {
+	if s.userns, err = procfs.New("").Proc(pid).Namespace("user"); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNoContainer, err)
+	}
+	if s.root, err = rootOf(procfs.New("").Proc(pid)); err != nil {
 		return nil, err
 	}
 	trees, err := procfs.New("").CgroupTrees()
@@ -85,34 +120,6 @@ func NewScope(name string, pid int, path string) (*Scope, error) {
 		return nil, errors.Join(err, s.cgroup.Close())
 	}
 	return s, nil
-}
-
-// mayTrace reports whether the root of a process's container has CAP_SYS_PTRACE over
-// all that it sees: not in a user namespace of its own only.
-func mayTrace(pid int) (bool, error) {
-	p := procfs.New("").Proc(pid)
-	st, err := p.Status()
-	if err != nil {
-		return false, fmt.Errorf("%w: %w", ErrNoContainer, err)
-	}
-	theirs, err := p.Namespace("user")
-	if err != nil {
-		return false, fmt.Errorf("%w: %w", ErrNoContainer, err)
-	}
-	ours, err := procfs.New("").Self().Namespace("user")
-	return ours == theirs && sys.Capabilities(st.CapBnd).Has(sys.CapSysPtrace), err
-}
-
-// ErrTracers says that a container's root could have gantry's process in it tell the
-// kernel's addresses.
-var ErrTracers = errors.New("the container has CAP_SYS_PTRACE")
-
-// Accepts reports, as an error, what keeps a container from having events at all.
-func (b *Broker) Accepts(s *Scope) error {
-	if s.tracers && !b.policy.Kernel {
-		return refuse(syscall.EACCES, "%w, with which its root could learn the kernel's addresses", ErrTracers)
-	}
-	return nil
 }
 
 // CgroupID is the id of the container's cgroup, 0 if it has none.
@@ -138,8 +145,9 @@ func (s *Scope) Contains(pid int) bool {
 	return err == nil && id == s.id
 }
 
-// openerOf is the opener in the pid namespace of a thread; ns is its inode.
-func (s *Scope) openerOf(tid int, ns uint64) (*opener.Opener, error) {
+// openerOf is the opener in the pid namespace of a thread; ns is its inode. kernel says
+// that the kernel's addresses are no secret.
+func (s *Scope) openerOf(tid int, ns uint64, kernel bool) (*opener.Opener, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e := s.openers[ns]; e != nil {
@@ -148,6 +156,9 @@ func (s *Scope) openerOf(tid int, ns uint64) (*opener.Opener, error) {
 	}
 	if len(s.openers) >= maxOpeners {
 		return nil, refuse(syscall.EAGAIN, "events are opened in %d pid namespaces of the container", maxOpeners)
+	}
+	if err := s.refuseTracers(ns, kernel); err != nil {
+		return nil, err
 	}
 	fd, err := sys.Open(procfs.New("").Proc(tid).Path("ns/pid"), os.O_RDONLY)
 	if err != nil {

@@ -46,8 +46,9 @@ func (c *client) Status() (*procfs.Status, error) {
 	return c.status, nil
 }
 
-// isAmong reports whether the client is one of those users.
-func (c *client) isAmong(w Who) (bool, error) {
+// isAmong reports whether the client is one of those users of a container. Root is that
+// of the container's own user namespace: every user may be root of one below it.
+func (c *client) isAmong(w Who, s *Scope) (bool, error) {
 	switch w {
 	case Anyone:
 		return true, nil
@@ -58,8 +59,11 @@ func (c *client) isAmong(w Who) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	root, err := rootOf(c.proc)
-	return err == nil && uid == root, err
+	ns, err := c.proc.Namespace("user")
+	if err != nil {
+		return false, errClientGone
+	}
+	return ns == s.userns && uid == s.root, nil
 }
 
 // user is the client's user and group, as the host numbers them: 0 for the real
@@ -73,25 +77,6 @@ func (c *client) user(kind int) (uid, gid uint32, err error) {
 		return 0, 0, err
 	}
 	return st.UID[kind], st.GID[kind], nil
-}
-
-// rootOf is the user id, as the host numbers it, of user 0 in the user namespace of
-// a process.
-func rootOf(p procfs.Proc) (uint32, error) {
-	text, err := os.ReadFile(p.Path("uid_map"))
-	if err != nil {
-		return 0, refuse(syscall.ESRCH, "the process that asks is gone")
-	}
-	for line := range bytes.Lines(text) {
-		f := bytes.Fields(line)
-		if len(f) == 3 && string(f[0]) == "0" {
-			id, err := strconv.ParseUint(string(f[1]), 10, 32)
-			if err == nil {
-				return uint32(id), nil
-			}
-		}
-	}
-	return 0, refuse(syscall.EACCES, "the user namespace of the process has no root")
 }
 
 // target is a task of which events are wanted, held by a pidfd.
@@ -119,7 +104,7 @@ func (b *Broker) findTarget(s *Scope, o *opener.Opener, c *client, pid int) (*ta
 		err = refuse(syscall.ESRCH, "the task %d is not of the container", host)
 	}
 	if err == nil {
-		err = b.mayLook(c, host)
+		err = b.mayLook(s, c, host)
 	}
 	if err != nil {
 		return nil, errors.Join(err, pidfd.Close())
@@ -155,8 +140,8 @@ func hostPID(pidfd *sys.FD) (int, error) {
 // see all tasks of the container may see one, and else it is what the kernel asks of
 // ptrace (PTRACE_MODE_READ_REALCREDS): the same user in all ids, no capability more,
 // and a memory that may be dumped.
-func (b *Broker) mayLook(c *client, host int) error {
-	if all, err := c.isAmong(b.policy.AllTasks); err != nil || all {
+func (b *Broker) mayLook(s *Scope, c *client, host int) error {
+	if all, err := c.isAmong(b.policy.AllTasks, s); err != nil || all {
 		return err
 	}
 	st, err := c.Status()

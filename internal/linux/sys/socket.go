@@ -167,6 +167,18 @@ func peerOf(fd int) (*Peer, error) {
 	return &Peer{own(pidfd), int(cred.Pid), cred.Uid, cred.Gid}, nil
 }
 
+// NamespaceOwner is the user, as this process's user namespace numbers it, who made the
+// user namespace of a descriptor of /proc/PID/ns/user (NS_GET_OWNER_UID, Linux 4.11).
+func NamespaceOwner(ns *FD) (uint32, error) {
+	var uid uint32
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(ns.Int()), unix.NS_GET_OWNER_UID, uintptr(unsafe.Pointer(&uid)))
+	runtime.KeepAlive(ns)
+	if errno != 0 {
+		return 0, fmt.Errorf("ioctl NS_GET_OWNER_UID: %w", errno)
+	}
+	return uid, nil
+}
+
 // PidfdThread makes PidfdOpen pin a thread (Linux 6.9); else a number must be
 // that of a process.
 const PidfdThread = unix.O_EXCL
