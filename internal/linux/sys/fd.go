@@ -7,6 +7,7 @@ package sys
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"runtime"
 	"strconv"
@@ -127,6 +128,16 @@ func (f *FD) Read(b []byte) (int, error) {
 		}
 		return n, nil
 	}
+}
+
+// Rewind sets the place at which a file is read to its start.
+func (f *FD) Rewind() error {
+	_, err := unix.Seek(f.Int(), 0, io.SeekStart)
+	runtime.KeepAlive(f)
+	if err != nil {
+		return fmt.Errorf("seek: %w", err)
+	}
+	return nil
 }
 
 // Open opens path with O_CLOEXEC added to flags (O_RDONLY, O_PATH,

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"runtime"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -131,3 +132,48 @@ func LiftMemlock() (restore func(), err error) {
 
 // Gettid is the calling thread's id.
 func Gettid() int { return unix.Gettid() }
+
+// PidfdThread makes PidfdOpen pin a thread (Linux 6.9); else a number must be
+// that of a process.
+const PidfdThread = unix.O_EXCL
+
+// PidfdOpenThread pins the thread tid against reuse of its number (Linux 6.9).
+func PidfdOpenThread(tid int) (*FD, error) {
+	raw, err := unix.PidfdOpen(tid, PidfdThread)
+	if err != nil {
+		return nil, fmt.Errorf("pidfd_open thread %d: %w", tid, err)
+	}
+	return own(raw), nil
+}
+
+// PidfdGetFD takes a copy of a descriptor of the process behind a pidfd (Linux 5.6).
+func PidfdGetFD(pidfd *FD, number int) (*FD, error) {
+	raw, err := unix.PidfdGetfd(pidfd.Int(), number, 0)
+	runtime.KeepAlive(pidfd)
+	if err != nil {
+		return nil, fmt.Errorf("pidfd_getfd %d: %w", number, err)
+	}
+	return own(raw), nil
+}
+
+// PidfdSignal sends a signal to the process behind a pidfd.
+func PidfdSignal(pidfd *FD, sig unix.Signal) error {
+	err := unix.PidfdSendSignal(pidfd.Int(), sig, nil, 0)
+	runtime.KeepAlive(pidfd)
+	if err != nil {
+		return fmt.Errorf("pidfd_send_signal: %w", err)
+	}
+	return nil
+}
+
+// NamespaceOwner is the user, as this process's user namespace numbers it, who made the
+// user namespace of a descriptor of /proc/PID/ns/user (NS_GET_OWNER_UID, Linux 4.11).
+func NamespaceOwner(ns *FD) (uint32, error) {
+	var uid uint32
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(ns.Int()), unix.NS_GET_OWNER_UID, uintptr(unsafe.Pointer(&uid)))
+	runtime.KeepAlive(ns)
+	if errno != 0 {
+		return 0, fmt.Errorf("ioctl NS_GET_OWNER_UID: %w", errno)
+	}
+	return uid, nil
+}

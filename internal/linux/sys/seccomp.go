@@ -162,39 +162,6 @@ func WaitSoon(fd *FD, d time.Duration) bool {
 	return errno == 0 && n == 1 && fds.Revents&unix.POLLIN != 0
 }
 
-// Waker makes an epoll that can be read once after Rearm, when fd can. Go's poller
-// takes it, which without it would be woken up for each notification, also by who is
-// about to receive it.
-func Waker(fd *FD) (*FD, error) {
-	raw, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
-	if err != nil {
-		return nil, fmt.Errorf("epoll_create1: %w", err)
-	}
-	epoll := own(raw)
-	if err := unix.SetNonblock(raw, true); err != nil {
-		return nil, errors.Join(fmt.Errorf("set O_NONBLOCK: %w", err), epoll.Close())
-	}
-	if err := epollControl(epoll, fd, unix.EPOLL_CTL_ADD, unix.EPOLLONESHOT); err != nil {
-		return nil, errors.Join(err, epoll.Close())
-	}
-	return epoll, nil
-}
-
-// Rearm makes a Waker work once more.
-func Rearm(waker, fd *FD) error {
-	return epollControl(waker, fd, unix.EPOLL_CTL_MOD, unix.EPOLLIN|unix.EPOLLONESHOT)
-}
-
-func epollControl(epoll, fd *FD, op int, events uint32) error {
-	err := unix.EpollCtl(epoll.Int(), op, fd.Int(), &unix.EpollEvent{Events: events, Fd: int32(fd.Int())})
-	runtime.KeepAlive(epoll)
-	runtime.KeepAlive(fd)
-	if err != nil {
-		return fmt.Errorf("epoll_ctl: %w", err)
-	}
-	return nil
-}
-
 // NotificationSize is that of a Notification, in bytes.
 const NotificationSize = int(unsafe.Sizeof(Notification{}))
 
@@ -205,17 +172,4 @@ func MapNotifications(fd *FD, n int) ([]Notification, error) {
 		return nil, err
 	}
 	return unsafe.Slice((*Notification)(unsafe.Pointer(unsafe.SliceData(m.Bytes()))), n), nil
-}
-
-// SharedMemory makes a file in memory, of a fixed size in bytes.
-func SharedMemory(name string, size int) (*FD, error) {
-	raw, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
-	if err != nil {
-		return nil, fmt.Errorf("memfd_create: %w", err)
-	}
-	fd := own(raw)
-	if err := unix.Ftruncate(raw, int64(size)); err != nil {
-		return nil, errors.Join(fmt.Errorf("ftruncate: %w", err), fd.Close())
-	}
-	return fd, nil
 }
