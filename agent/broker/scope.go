@@ -5,11 +5,9 @@
 package broker
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -61,18 +59,12 @@ func rootOf(p procfs.Proc) (uint32, error) {
 	if owner, err := sys.NamespaceOwner(fd); err != nil || owner != 0 {
 		return nobody, err
 	}
-	text, err := os.ReadFile(p.Path("uid_map"))
+	ids, err := p.UIDMap()
 	if err != nil {
 		return 0, fmt.Errorf("%w: %w", ErrNoContainer, err)
 	}
-	for line := range bytes.Lines(text) {
-		f := bytes.Fields(line)
-		if len(f) == 3 && string(f[0]) == "0" {
-			id, err := strconv.ParseUint(string(f[1]), 10, 32)
-			if err == nil {
-				return uint32(id), nil
-			}
-		}
+	if root, ok := ids.Outside(0); ok {
+		return root, nil
 	}
 	return nobody, nil
 }

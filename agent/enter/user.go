@@ -15,6 +15,7 @@ import (
 	"syscall"
 
 	"github.com/gantry-tools/gantry/internal/hint"
+	"github.com/gantry-tools/gantry/internal/linux/procfs"
 	"github.com/gantry-tools/gantry/internal/linux/sys"
 )
 
@@ -79,8 +80,8 @@ func (c *Container) user(text string) (*user, error) {
 func (c *Container) ownUser() (*user, error) {
 	u := &user{home: "/"}
 	var err error
-	if u.uid, err = c.inner("uid_map", c.status.UID[0]); err == nil {
-		u.gid, err = c.inner("gid_map", c.status.GID[0])
+	if u.uid, err = inner(c.proc.UIDMap, c.status.UID[0]); err == nil {
+		u.gid, err = inner(c.proc.GIDMap, c.status.GID[0])
 	}
 	if err != nil {
 		return nil, err
@@ -97,24 +98,16 @@ func (c *Container) ownUser() (*user, error) {
 
 // inner is the number that a user or group of the host has in the container's user
 // namespace.
-func (c *Container) inner(file string, id uint32) (uint32, error) {
-	fd, err := sys.Open(c.proc.Path(file), syscall.O_RDONLY)
+func inner(read func() (procfs.IDMap, error), id uint32) (uint32, error) {
+	ids, err := read()
 	if err != nil {
 		return 0, fmt.Errorf("%w: %w", ErrEnded, err)
 	}
-	f := fd.File(file)
-	defer f.Close()
-	sc := bufio.NewScanner(f)
-	for sc.Scan() {
-		var inside, outside, n uint64
-		if _, err := fmt.Sscan(sc.Text(), &inside, &outside, &n); err != nil {
-			continue
-		}
-		if v := uint64(id); v >= outside && v-outside < n {
-			return uint32(inside + v - outside), nil
-		}
+	n, ok := ids.Inside(id)
+	if !ok {
+		return 0, fmt.Errorf("user or group %d has no number in the container's user namespace: %w", id, syscall.EINVAL)
 	}
-	return 0, fmt.Errorf("user or group %d has no number in the container's user namespace: %w", id, syscall.EINVAL)
+	return n, nil
 }
 
 // maxUserFile bounds a file of users or groups, in bytes.
