@@ -105,10 +105,19 @@ func (r *process) begun(ctx context.Context, path string) error {
 	}
 }
 
-// threadTime is how many seconds the threads of the command had a CPU. The
-// scheduler counts nanoseconds, where times and rusage may count ticks.
+// threadTime is how many seconds the threads of the command had a CPU.
 func (r *process) threadTime() (float64, error) {
-	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", r.cmd.Process.Pid))
+	sum, err := threadTime(r.cmd.Process.Pid)
+	if err == nil && sum == 0 {
+		err = fmt.Errorf("%s: %w", strings.Join(r.cmd.Args, " "), errEnded)
+	}
+	return sum, err
+}
+
+// threadTime is how many seconds the threads of a process had a CPU. The scheduler
+// counts nanoseconds, where times and rusage may count ticks.
+func threadTime(pid int) (float64, error) {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
 	if err != nil {
 		return 0, err
 	}
@@ -126,9 +135,6 @@ func (r *process) threadTime() (float64, error) {
 			return 0, fmt.Errorf("%s: %w", name, err)
 		}
 		sum += ns / 1e9
-	}
-	if sum == 0 {
-		return 0, fmt.Errorf("%s: %w", strings.Join(r.cmd.Args, " "), errEnded)
 	}
 	return sum, nil
 }
