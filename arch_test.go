@@ -107,9 +107,9 @@ func TestOpensNothing(t *testing.T) {
 // goStatements are the files of libraries that may start a goroutine, with the
 // owner that waits for it.
 var goStatements = map[string]string{
-	"agent/broker/target.go":            "closes a descriptor whose file system may never answer; there are at most sixteen",
-	"agent/supervisor.go":               "listens to a worker and waits for its end; runWorker and stop wait for both, stop for some seconds",
-	"agent/worker.go":                   "listens to the supervisor; serve ends and awaits it. await gives up on what a container holds: the process ends",
+	"agent/broker/target.go":            "closes a descriptor that may never close; there are at most sixteen",
+	"agent/supervisor.go":               "listens to a worker and waits for its end; runWorker and stop wait for both",
+	"agent/worker.go":                   "listens to the supervisor, serve awaits it; await bounds its wait",
 	"capture/binaries/collector.go":     "copies binaries while the rings are read; Collector.Wait ends and awaits it",
 	"capture/binaries/jit.go":           "keeps perf maps while the rings are read; Collector.Wait ends and awaits it",
 	"capture/bpf.go":                    "reads BPF programs as they are loaded; bpfWatch.wait ends and awaits it",

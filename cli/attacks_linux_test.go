@@ -67,7 +67,8 @@ func TestAttacks(t *testing.T) {
 func TestTracers(t *testing.T) {
 	testutil.Require(t, testutil.Root, testutil.PerfEvents, testutil.CgroupV2, testutil.Tool("runc"))
 	testutil.CheckLeaks(t)
-	c := attacked(t, testutil.ContainerSpec{Capabilities: append([]string{"CAP_SYS_PTRACE"}, testutil.DefaultCapabilities...)})
+	c := attacked(t, testutil.ContainerSpec{
+		Capabilities: append([]string{"CAP_SYS_PTRACE"}, testutil.DefaultCapabilities...)})
 	status, text := execInside(t, c.ID, "--", "/app/"+attackName, "tasks", "1")
 	if status != 1 || !strings.Contains(text, "CAP_SYS_PTRACE") || !strings.Contains(text, "hint: ") {
 		t.Errorf("status %d\n%s", status, text)
@@ -129,7 +130,8 @@ func TestNamespaces(t *testing.T) {
 		ok(t, one.ID, "--", prog, "denied", innerPID(t, two.PID))
 	})
 	t.Run("nested pid", func(t *testing.T) {
-		c := attacked(t, testutil.ContainerSpec{Namespaces: []string{"user", "pid", "mount", "ipc", "uts", "network", "cgroup"}})
+		c := attacked(t, testutil.ContainerSpec{
+			Namespaces: []string{"user", "pid", "mount", "ipc", "uts", "network", "cgroup"}})
 		ok(t, c.ID, "--", "unshare", "-rpf", prog, "refused")
 		ok(t, c.ID, "--", "unshare", "-rpf", prog, "ioctl")
 	})

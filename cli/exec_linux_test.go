@@ -90,7 +90,8 @@ var modes = []struct {
 	// tracepoints that the mode needs.
 	tracepoints string
 }{
-	{name: "stat all", command: "perf stat -a -e task-clock,context-switches,page-faults -- sleep 0.3", has: []string{"task-clock"}},
+	{name: "stat all", command: "perf stat -a -e task-clock,context-switches,page-faults -- sleep 0.3",
+		has: []string{"task-clock"}},
 	{name: "stat each CPU", command: "perf stat -a -A -e cpu-clock:u -- sleep 0.3", has: []string{"CPU0"}},
 	{name: "stat command", command: "perf stat -- sh -c '" + burn + "'", has: []string{"task-clock"}},
 	{name: "stat pid", command: "perf stat -p $P -e task-clock:u -- sleep 0.3", has: []string{"task-clock"}},
@@ -99,13 +100,18 @@ var modes = []struct {
 	{name: "record pid", command: "perf record -F 2000 -p $P -g -o $F -- sleep 0.5", has: []string{"inside"}},
 	{name: "record thread", command: "perf record -F 2000 -t $P -o $F -- sleep 0.5", has: []string{"inside"}},
 	{name: "record CPU", command: "perf record -F 2000 -C 0,1 -o $F -- sleep 0.5", has: []string{"inside"}},
-	{name: "record per thread", command: "perf record -F 2000 --per-thread -p $P -o $F -- sleep 0.5", has: []string{"inside"}},
-	{name: "group", command: "perf stat -e '{task-clock:u,page-faults:u}' -p $P -- sleep 0.3", has: []string{"page-faults"}},
-	{name: "group read", command: "perf record -e '{cpu-clock:u,page-faults:u}:S' -a -o $F -- sleep 0.5", has: []string{"inside"}},
+	{name: "record per thread", command: "perf record -F 2000 --per-thread -p $P -o $F -- sleep 0.5",
+		has: []string{"inside"}},
+	{name: "group", command: "perf stat -e '{task-clock:u,page-faults:u}' -p $P -- sleep 0.3",
+		has: []string{"page-faults"}},
+	{name: "group read", command: "perf record -e '{cpu-clock:u,page-faults:u}:S' -a -o $F -- sleep 0.5",
+		has: []string{"inside"}},
 	{name: "dwarf", command: "perf record -F 500 --call-graph dwarf -a -o $F -- sleep 0.5", has: []string{"inside"}},
 	{name: "switches", command: "perf record --switch-events -F 2000 -a -o $F -- sleep 0.5", has: []string{"inside"}},
-	{name: "top", command: "sleep 4 | TERM=dumb timeout -s INT 3 perf top --stdio -d 1 -F 500 | head -c 100000", has: []string{"inside"}},
-	{name: "tracepoints", command: "perf record -e raw_syscalls:sys_enter -a -o $F -- sleep 0.3", has: []string{"raw_syscalls:sys_enter"},
+	{name: "top", command: "sleep 4 | TERM=dumb timeout -s INT 3 perf top --stdio -d 1 -F 500 | head -c 100000",
+		has: []string{"inside"}},
+	{name: "tracepoints", command: "perf record -e raw_syscalls:sys_enter -a -o $F -- sleep 0.3",
+		has:         []string{"raw_syscalls:sys_enter"},
 		tracepoints: "raw_syscalls:*"},
 	{name: "trace", command: "perf trace -s -a -- sleep 0.3", has: []string{"sleep"}, tracepoints: "raw_syscalls:*"},
 }

@@ -56,9 +56,10 @@ func notifies(t *testing.T, p *specs.LinuxSeccomp) {
 
 func TestProfile(t *testing.T) {
 	for name, base := range map[string]string{
-		"default":     "",
-		"docker form": `{"defaultAction":"SCMP_ACT_ERRNO","syscalls":[{"names":["read","perf_event_open"],"action":"SCMP_ACT_ALLOW"}]}`,
-		"none":        `{}`,
+		"default": "",
+		"docker form": `{"defaultAction":"SCMP_ACT_ERRNO",
+			"syscalls":[{"names":["read","perf_event_open"],"action":"SCMP_ACT_ALLOW"}]}`,
+		"none": `{}`,
 	} {
 		var text []byte
 		if base != "" {

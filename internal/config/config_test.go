@@ -62,7 +62,8 @@ func TestParseConfigErrors(t *testing.T) {
 		{"definitions:\n  a: &x {namespaces: [pid]}\n  b: *x\n", "c.yaml:3:6: a definition is not a list of NAME: VALUE"},
 		{"definitions:\n  ? [a]\n  : {namespaces: [pid]}\n", "c.yaml:2:5: not a name"},
 		{"a: [\n", "c.yaml:"}, {"definitions:\n\tweb:\n", "c.yaml:2: "}, {"---\na: 1\n---\nb: 2\n", "c.yaml:3:1: a second document"},
-		{"policy: {}", "c.yaml:1:9: policy is not a list"}, {"policy: [{tasks: all}]", "c.yaml:1:18: \"all\" is not one of nobody, root, anyone"},
+		{"policy: {}", "c.yaml:1:9: policy is not a list"},
+		{"policy: [{tasks: all}]", "c.yaml:1:18: \"all\" is not one of nobody, root, anyone"},
 		{"policy: [{events: [magic]}]", "c.yaml:1:20: "}, {"policy: [{tracepoints: [all]}]", "c.yaml:1:25: "},
 		{"policy: [{max-events: -1}]", "c.yaml:1:23: "}, {"policy: [{kernel: maybe}]", "c.yaml:1:19: "},
 		{"policy: [{definition: none}]", "c.yaml: policy: no definition"}, {"policy: [{selector: '=='}]", "c.yaml:1:21: "},
@@ -150,7 +151,8 @@ policy:
 	}
 	r := c.Policy[0]
 	if r.Match.String() == "" || r.Definition != "vm" || r.Tasks != "root" || r.AllTasks != "nobody" || !*r.Kernel ||
-		len(r.Events) != 1 || len(r.Tracepoints) != 1 || *r.MaxFrequency != 999 || *r.MaxRings != 8<<20 || r.MaxEvents != nil {
+		len(r.Events) != 1 || len(r.Tracepoints) != 1 || *r.MaxFrequency != 999 ||
+		*r.MaxRings != 8<<20 || r.MaxEvents != nil {
 		t.Errorf("%+v", r)
 	}
 	if r := c.Policy[1]; len(r.Match.Names) != 2 || r.Kernel != nil || r.Events != nil {

@@ -38,8 +38,8 @@ func TestBabeltrace(t *testing.T) {
 	text = append(ne.AppendUint32(text, 0xfffffffe), "hello\x00"...)
 	start := time.Unix(1_700_000_000, 42)
 	for i, r := range []*events.Record{
-		record(t, set, "numbers u8 a; s16 b; u32 c; s64 event", append([]byte{200, 0xff, 0xff}, append(ne.AppendUint32(nil, 7),
-			ne.AppendUint64(nil, ^uint64(8))...)...), start),
+		record(t, set, "numbers u8 a; s16 b; u32 c; s64 event", append([]byte{200, 0xff, 0xff},
+			append(ne.AppendUint32(nil, 7), ne.AppendUint64(nil, ^uint64(8))...)...), start),
 		record(t, set, "texts __rel_loc char[] msg; s32 n", text, start.Add(time.Second)),
 		record(t, set, "arrays char[4] verb; struct x y 3", []byte("GET\x00\x01\x02\x03"), start.Add(2*time.Second)),
 		record(t, set, "empty", nil, start.Add(time.Second)), // later, with an earlier time

@@ -213,7 +213,8 @@ func TestLife(t *testing.T) {
 		wants(t, what, err, tt.want)
 	}
 	list, err := r.Next(context.Background())
-	if err != nil || len(list) != 1 || list[0].PID != 7 || list[0].Event.Name != "e" || !bytes.Equal(list[0].Data, []byte{1, 2, 3, 4, 5}) {
+	if err != nil || len(list) != 1 || list[0].PID != 7 || list[0].Event.Name != "e" ||
+		!bytes.Equal(list[0].Data, []byte{1, 2, 3, 4, 5}) {
 		t.Errorf("%+v, %v", list, err)
 	}
 	wants(t, "delete what is used", s.Delete("e"), syscall.EBUSY)

@@ -68,7 +68,8 @@ int main(int argc, char **argv)
 func startRegistered(t *testing.T, space string, args ...string) *testutil.Child {
 	t.Helper()
 	prog := testutil.CompileC(t, registerSource)
-	return testutil.StartReady(t, exec.Command(prog, append([]string{filepath.Join(space, "root/user_events_data")}, args...)...))
+	args = append([]string{filepath.Join(space, "root/user_events_data")}, args...)
+	return testutil.StartReady(t, exec.Command(prog, args...))
 }
 
 // TestExec: the memory of a registration is another program's after exec, which must not

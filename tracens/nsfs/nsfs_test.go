@@ -326,7 +326,8 @@ unknown index: -1 No such file or directory
 		t.Fatal(err)
 	}
 	line, err := bufio.NewReader(pipe).ReadString('\n')
-	if err != nil || !strings.Contains(line, ": request: id=42") || !strings.Contains(line, fmt.Sprint("-", p.Process.Pid)) {
+	if err != nil || !strings.Contains(line, ": request: id=42") ||
+		!strings.Contains(line, fmt.Sprint("-", p.Process.Pid)) {
 		t.Errorf("trace_pipe: %q, %v", line, err)
 	}
 	pipe.Close()
