@@ -181,15 +181,10 @@ func (w *Writer) describe(id uint32, namespace string, e *events.Event) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\nevent {\n\tname = %s;\n\tid = %d;\n\tstream_id = 0;\n\tfields := struct {\n",
 		quote(e.System+"."+namespace+":"+e.Name), id)
+	used := make(map[string]bool)
 	for i := range e.Fields {
 		f := &e.Fields[i]
-		// A leading _ keeps a name from being a word of the language; readers drop it.
-		name := "_" + strings.Map(func(c rune) rune {
-			if c == '-' || c == '.' {
-				return '_'
-			}
-			return c
-		}, f.Name)
+		name := fieldName(f.Name, used)
 		switch kind, size := kindOf(f); kind {
 		case textField:
 			fmt.Fprintf(&b, "\t\tstring %s;\n", name)
@@ -212,6 +207,23 @@ func (w *Writer) describe(id uint32, namespace string, e *events.Event) error {
 		return fmt.Errorf("trace: %w", err)
 	}
 	return nil
+}
+
+// fieldName is a name that no other field of the event has. A leading _ keeps it from
+// being a word of the language; readers drop it.
+func fieldName(name string, used map[string]bool) string {
+	name = "_" + strings.Map(func(c rune) rune {
+		if c != '_' && (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') {
+			return '_'
+		}
+		return c
+	}, name)
+	for used[name] {
+		name += "_"
+	}
+	// The second is the length of data whose size is not fixed.
+	used[name], used["_"+name+"_length"] = true, true
+	return name
 }
 
 // quote is a text of the metadata. Names have no character that needs more.

@@ -32,7 +32,7 @@ func TestBabeltrace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	set := events.NewSet(events.Limits{})
+	set := events.NewSet(events.Limits{}, nil)
 	ne := binary.NativeEndian
 	text := ne.AppendUint32(nil, 6<<16|4) // behind n
 	text = append(ne.AppendUint32(text, 0xfffffffe), "hello\x00"...)

@@ -11,6 +11,7 @@ package events
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -20,8 +21,9 @@ import (
 const (
 	// MaxDescription bounds the text that an event is registered with, its end included.
 	MaxDescription = 512
-	// maxArray bounds an array.
-	maxArray = 1024
+	// maxArray bounds an array, and maxStruct a struct.
+	maxArray  = 1024
+	maxStruct = 1<<31 - 1
 )
 
 // Field is a part of an event's data.
@@ -62,20 +64,19 @@ func bad(format string, args ...any) error {
 	return fmt.Errorf("event: "+format+": %w", append(args, syscall.EINVAL)...)
 }
 
-// Parse reads a description: NAME[:FLAGS] [TYPE NAME[;TYPE NAME]...]. Flags mean nothing.
-// Every error is EINVAL.
+// Parse reads a description: NAME [TYPE FIELD[;TYPE FIELD]...], as strictly as Linux 6.12
+// does. Every error is EINVAL.
 func Parse(text string) (*Description, error) {
 	if len(text) >= MaxDescription {
 		return nil, bad("a description of %d bytes, fewer than %d are allowed", len(text), MaxDescription)
 	}
-	name, fields, _ := strings.Cut(strings.TrimLeft(text, " "), " ")
-	name, _, _ = strings.Cut(name, ":")
+	name, fields, _ := strings.Cut(text, " ")
 	d := &Description{Name: name}
 	if !validName(name) {
 		return nil, bad("%q is no name", name)
 	}
 	for part := range strings.SplitSeq(fields, ";") {
-		if part = strings.Trim(part, " "); part == "" {
+		if part = strings.TrimLeft(part, " "); part == "" {
 			continue
 		}
 		if err := d.add(part); err != nil {
@@ -85,8 +86,8 @@ func Parse(text string) (*Description, error) {
 	return d, nil
 }
 
-// validName reports whether a text can be the name of an event or a field: it becomes
-// that of a directory, and part of a format.
+// validName reports whether a text can be the name of an event: it becomes that of a
+// directory. The kernel takes others too, and has no directory for them.
 func validName(name string) bool {
 	for i := range len(name) {
 		c := name[i]
@@ -97,87 +98,94 @@ func validName(name string) bool {
 	return name != "" && name != "." && name != ".."
 }
 
-// Words that a type of several words begins with.
-var prefixes = []string{"__data_loc ", "__rel_loc ", "unsigned ", "struct "}
-
-// add reads one field.
-func (d *Description) add(text string) error {
-	var words []string
-	rest := text
-	for again := true; again; {
-		again = false
-		for _, p := range prefixes {
-			if strings.HasPrefix(rest, p) {
-				words, rest = append(words, strings.TrimSpace(p)), strings.TrimLeft(rest[len(p):], " ")
-				again = p != "struct "
-				break
-			}
+// validWord reports whether a text can be the name of a field, or its type: it is printed
+// as it is.
+func validWord(word string) bool {
+	for i := range len(word) {
+		if c := word[i]; c <= ' ' || c > '~' || c == '"' || c == '\\' {
+			return false
 		}
 	}
-	parts := strings.Fields(rest)
+	return word != ""
+}
+
+// Words that a type of two or three begins with.
+var prefixes = []string{
+	"__data_loc unsigned ", "__data_loc ", "__rel_loc unsigned ", "__rel_loc ", "unsigned ", "struct ",
+}
+
+// add reads one field: a type, one space, a name, and for a struct one more and its size.
+func (d *Description) add(text string) error {
+	prefix := ""
+	for _, p := range prefixes {
+		if strings.HasPrefix(text, p) {
+			prefix = p
+			break
+		}
+	}
+	parts := strings.Split(text[len(prefix):], " ")
 	if len(parts) < 2 {
 		return bad("%q is not TYPE NAME", text)
 	}
-	f := Field{Type: strings.Join(append(words, parts[0]), " "), Name: parts[1], Offset: CommonSize + d.MinSize}
-	isStruct := len(words) > 0 && words[len(words)-1] == "struct"
+	f := Field{Type: prefix + parts[0], Name: parts[1], Offset: CommonSize + d.MinSize}
+	var err error
 	switch {
-	case isStruct && len(words) == 1 && len(parts) == 3:
-		n, err := strconv.ParseUint(parts[2], 10, 31)
-		if err != nil || n == 0 || n > maxArray {
-			return bad("%q is no size of a struct", parts[2])
-		}
-		f.Size = int(n)
-	case len(parts) != 2 || isStruct:
+	case !validWord(parts[0]), !validWord(f.Name):
+		return bad("%q is not TYPE NAME, with one space", text)
+	case prefix == "struct " && len(parts) == 3:
+		f.Size, err = parseSize(parts[2], maxStruct)
+	case len(parts) != 2, prefix == "struct ":
 		return bad("%q: a struct has a size, and nothing else", text)
 	default:
-		var err error
-		if f.Size, err = sizeOf(f.Type); err != nil {
-			return err
-		}
+		f.Size, err = sizeOf(f.Type)
+	}
+	if err != nil {
+		return err
 	}
 	f.Signed = f.Type[0] != 'u'
-	if !validName(f.Name) {
-		return bad("%q is no name of a field", f.Name)
-	}
-	for _, other := range d.Fields {
-		if other.Name == f.Name {
-			return bad("two fields %q", f.Name)
-		}
-	}
 	d.Fields = append(d.Fields, f)
 	d.MinSize += f.Size
 	return nil
 }
 
+// parseSize reads a decimal number of 1 to most.
+func parseSize(text string, most uint64) (int, error) {
+	n, err := strconv.ParseUint(text, 10, 32)
+	if err != nil || n == 0 || n > most {
+		return 0, bad("%q is no size", text)
+	}
+	return int(n), nil
+}
+
 // sizeOf is the size of a type that is not a struct.
 func sizeOf(typ string) (int, error) {
-	if strings.HasPrefix(typ, "__data_loc ") || strings.HasPrefix(typ, "__rel_loc ") {
+	if dynamic(typ) {
 		return 4, nil // where the data are
 	}
 	if n, ok := sizes[typ]; ok {
 		return n, nil
 	}
 	base, rest, ok := strings.Cut(typ, "[")
-	if number, closed := strings.CutSuffix(rest, "]"); ok && closed && (base == "char" || base == "unsigned char") {
-		n, err := strconv.ParseUint(number, 10, 31)
-		if err == nil && n > 0 && n <= maxArray {
-			return int(n), nil
+	number, closed := strings.CutSuffix(rest, "]")
+	if !ok || !closed || base != "char" && base != "unsigned char" {
+		return 0, bad("no type %q", typ)
+	}
+	if hex, ok := strings.CutPrefix(number, "0x"); ok {
+		if n, err := strconv.ParseUint(hex, 16, 32); err == nil {
+			number = strconv.FormatUint(n, 10)
 		}
 	}
-	return 0, bad("no type %q", typ)
+	return parseSize(number, maxArray)
+}
+
+// dynamic reports whether a type says where its data are.
+func dynamic(typ string) bool {
+	return strings.HasPrefix(typ, "__rel_loc ") || strings.HasPrefix(typ, "__data_loc ")
 }
 
 // Same reports whether two descriptions are of one event.
 func (d *Description) Same(o *Description) bool {
-	if d.Name != o.Name || len(d.Fields) != len(o.Fields) {
-		return false
-	}
-	for i := range d.Fields {
-		if d.Fields[i] != o.Fields[i] {
-			return false
-		}
-	}
-	return true
+	return d.Name == o.Name && slices.Equal(d.Fields, o.Fields)
 }
 
 // Text is the description as Parse reads it.
@@ -235,9 +243,9 @@ func (d *Description) printFormat() string {
 func verbOf(f *Field) (verb, arg string) {
 	arg = "REC->" + f.Name
 	switch {
-	case strings.HasPrefix(f.Type, "__data_loc ") && strings.Contains(f.Type, "char"):
+	case strings.HasPrefix(f.Type, "__data_loc ") && strings.Contains(f.Type, "char["):
 		return "%s", "__get_str(" + f.Name + ")"
-	case strings.HasPrefix(f.Type, "__rel_loc ") && strings.Contains(f.Type, "char"):
+	case strings.HasPrefix(f.Type, "__rel_loc ") && strings.Contains(f.Type, "char["):
 		return "%s", "__get_rel_str(" + f.Name + ")"
 	case strings.HasPrefix(f.Type, "char["), strings.HasPrefix(f.Type, "unsigned char["):
 		return "%s", arg
@@ -245,12 +253,10 @@ func verbOf(f *Field) (verb, arg string) {
 	switch f.Type {
 	case "s64":
 		return "%lld", arg
-	case "u64":
-		return "%llu", arg
 	case "u8", "u16", "u32", "unsigned int", "unsigned short", "unsigned char":
 		return "%u", arg
 	case "s8", "s16", "s32", "int", "short", "char":
 		return "%d", arg
 	}
-	return "%llx", arg // where data are, or a struct's first bytes
+	return "%llu", arg // u64, where data are, or a struct's first bytes
 }

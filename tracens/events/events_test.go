@@ -9,6 +9,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 )
@@ -20,7 +21,9 @@ func TestParse(t *testing.T) {
 	}{
 		{"plain", "-"},
 		{"plain ", "-"},
-		{"flags:x,y u32 a", "u32 a 8 4 0"},
+		{"e char[0x10] a; unsigned int b", "char[0x10] a 8 16 1|unsigned int b 24 4 0"},
+		{"e u32 a; u32 a", "u32 a 8 4 0|u32 a 12 4 0"},
+		{"e u32 a/b[2]", "u32 a/b[2] 8 4 0"},
 		{"e u32 a;s64 b", "u32 a 8 4 0|s64 b 12 8 1"},
 		{"e u32 a; s64 b;", "u32 a 8 4 0|s64 b 12 8 1"},
 		{"e unsigned int a; int b", "unsigned int a 8 4 0|int b 12 4 1"},
@@ -31,9 +34,10 @@ func TestParse(t *testing.T) {
 		{"e struct thing t 20; u8 x", "struct thing t 8 20 1|u8 x 28 1 0"},
 		{"", ""}, {" ", ""}, {"a/b", ""}, {"..", ""}, {":x", ""},
 		{"e u32", ""}, {"e u32 a b", ""}, {"e nothing a", ""}, {"e long a", ""}, {"e struct t a", ""},
-		{"e struct t a 0", ""}, {"e struct t a 99999", ""}, {"e struct t a x", ""}, {"e unsigned a", ""},
+		{"e struct t a 0", ""}, {"e struct t a 9999999999", ""}, {"e struct t a x", ""}, {"e unsigned a", ""},
 		{"e char[0] a", ""}, {"e char[-1] a", ""}, {"e char[9999] a", ""}, {"e char[ a", ""}, {"e int[4] a", ""},
-		{"e u32 a; u32 a", ""}, {"e u32 a/b", ""}, {"e u32 a\nb", ""},
+		{"flags:x,y u32 a", ""}, {"e u32  a", ""}, {"e u32 a ", ""}, {" e u32 a", ""}, {"e u32 a\nb", ""},
+		{"e __rel_loc struct a 8", ""}, {"e u32 a\"", ""},
 		{"e " + strings.Repeat("u8 abcdefg;", 60), ""},
 	} {
 		d, err := Parse(tt.text)
@@ -123,18 +127,32 @@ print fmt: "id=%u verb=%s path=%s size=%llu", REC->id, REC->verb, __get_rel_str(
 // bit is a Switch that a test looks at.
 type bit struct {
 	on, closed bool
-	gone       bool
+	gone       atomic.Bool
+}
+
+// gone is a bit of a program that has ended.
+func gone() *bit {
+	b := new(bit)
+	b.gone.Store(true)
+	return b
 }
 
 func (b *bit) Set(on bool) error {
-	if b.gone {
+	if b.gone.Load() {
 		return syscall.ESRCH
 	}
 	b.on = on
 	return nil
 }
 
+func (b *bit) Alive() bool  { return !b.gone.Load() }
 func (b *bit) Close() error { b.closed = true; return nil }
+
+// register registers an event whose description is right.
+func register(t *testing.T, f *File, text string, key Key, b *bit) (int, error) {
+	t.Helper()
+	return f.Register(describe(t, text), false, Bit{Key: key, Switch: b})
+}
 
 func describe(t *testing.T, text string) *Description {
 	t.Helper()
@@ -158,11 +176,11 @@ func wants(t *testing.T, what string, err, want error) {
 }
 
 func TestLife(t *testing.T) {
-	s := NewSet(DefaultLimits)
+	s := NewSet(DefaultLimits, nil)
 	f := s.Open()
 	b := new(bit)
 	key := Key{Owner: 1, Addr: 0x1000, Bit: 31}
-	index, err := f.Register(describe(t, "e u32 n"), key, b)
+	index, err := register(t, f, "e u32 n", key, b)
 	wants(t, "register", err, nil)
 	if index != 0 || b.on {
 		t.Errorf("index %d, bit %v", index, b.on)
@@ -170,15 +188,15 @@ func TestLife(t *testing.T) {
 	_, err = f.Write(Writer{}, record(0, 1, 0, 0, 0))
 	wants(t, "write while disabled", err, syscall.EBADF)
 	taken := new(bit)
-	_, err = f.Register(describe(t, "e u32 n"), key, taken)
+	_, err = register(t, f, "e u32 n", key, taken)
 	wants(t, "register a bit twice", err, syscall.EADDRINUSE)
 	if !taken.closed {
 		t.Error("a bit that was refused is not closed")
 	}
-	_, err = f.Register(describe(t, "e u64 n"), Key{1, 0x1008, 0}, new(bit))
+	_, err = register(t, f, "e u64 n", Key{1, 0x1008, 0}, new(bit))
 	wants(t, "register other fields", err, syscall.EADDRINUSE)
 	other := new(bit)
-	index, err = f.Register(describe(t, "e u32 n"), Key{1, 0x1008, 0}, other)
+	index, err = register(t, f, "e u32 n", Key{1, 0x1008, 0}, other)
 	wants(t, "register again", err, nil)
 	if index != 0 {
 		t.Errorf("another index, %d", index)
@@ -188,12 +206,11 @@ func TestLife(t *testing.T) {
 	if !b.on || !other.on {
 		t.Error("the bits are not set")
 	}
-	if late := new(bit); true {
-		_, err = s.Open().Register(describe(t, "e u32 n"), Key{2, 0x1000, 0}, late)
-		wants(t, "register what is enabled", err, nil)
-		if !late.on {
-			t.Error("the bit of a late one is not set")
-		}
+	late, another := new(bit), s.Open()
+	_, err = register(t, another, "e u32 n", Key{2, 0x1000, 0}, late)
+	wants(t, "register what is enabled", err, nil)
+	if !late.on {
+		t.Error("the bit of a late one is not set")
 	}
 	n, err := f.Write(Writer{PID: 7, TID: 8}, record(0, 1, 2, 3, 4, 5))
 	wants(t, "write", err, nil)
@@ -231,17 +248,23 @@ func TestLife(t *testing.T) {
 	}
 	f.Close()
 	f.Close()
-	if !other.closed {
-		t.Error("a bit of a closed file is not closed")
+	if other.closed || !s.Busy() {
+		t.Error("the registration ends with the file, not with the memory")
+	}
+	other.gone.Store(true)
+	late.gone.Store(true)
+	another.Close()
+	if s.Busy() || !other.closed {
+		t.Error("the registration stays without the memory")
 	}
 }
 
 // TestLastUser: the last file takes the event along.
 func TestLastUser(t *testing.T) {
-	s := NewSet(DefaultLimits)
+	s := NewSet(DefaultLimits, nil)
 	f := s.Open()
 	key := Key{Owner: 1, Addr: 8}
-	if _, err := f.Register(describe(t, "e u32 n"), key, new(bit)); err != nil {
+	if _, err := register(t, f, "e u32 n", key, new(bit)); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Unregister(key); err != nil {
@@ -257,21 +280,21 @@ func TestLastUser(t *testing.T) {
 	// Another one of its name may have other fields.
 	f = s.Open()
 	defer f.Close()
-	if _, err := f.Register(describe(t, "e u64 n"), key, new(bit)); err != nil {
+	if _, err := register(t, f, "e u64 n", key, new(bit)); err != nil {
 		t.Error(err)
 	}
 }
 
 // TestGone: a program that ended, found when its bit is to be set.
 func TestGone(t *testing.T) {
-	s := NewSet(DefaultLimits)
+	s := NewSet(DefaultLimits, nil)
 	f := s.Open()
 	defer f.Close()
 	b := &bit{}
-	if _, err := f.Register(describe(t, "e"), Key{Owner: 1}, b); err != nil {
+	if _, err := register(t, f, "e", Key{Owner: 1}, b); err != nil {
 		t.Fatal(err)
 	}
-	b.gone = true
+	b.gone.Store(true)
 	r, err := s.Listen(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -280,7 +303,7 @@ func TestGone(t *testing.T) {
 	if !b.closed || len(s.regs) != 0 {
 		t.Errorf("closed %v, %d registrations", b.closed, len(s.regs))
 	}
-	if _, err := f.Register(describe(t, "e"), Key{Owner: 2}, &bit{gone: true}); !errors.Is(err, syscall.EFAULT) {
+	if _, err := register(t, f, "e", Key{Owner: 2}, gone()); !errors.Is(err, syscall.EFAULT) {
 		t.Errorf("register memory that is not there: %v", err)
 	}
 }
@@ -288,14 +311,14 @@ func TestGone(t *testing.T) {
 // TestExec: a program registers the bit that was another program's, which it was itself
 // before.
 func TestExec(t *testing.T) {
-	s := NewSet(DefaultLimits)
+	s := NewSet(DefaultLimits, nil)
 	f := s.Open()
 	defer f.Close()
 	before, key := new(bit), Key{Owner: 1, Addr: 8}
-	_, err := f.Register(describe(t, "e u32 n"), key, before)
+	_, err := register(t, f, "e u32 n", key, before)
 	wants(t, "register", err, nil)
-	before.gone = true
-	_, err = f.Register(describe(t, "e u32 n"), key, new(bit))
+	before.gone.Store(true)
+	_, err = register(t, f, "e u32 n", key, new(bit))
 	wants(t, "register after exec", err, nil)
 	if !before.closed {
 		t.Error("the bit of the program before is not closed")
@@ -303,10 +326,10 @@ func TestExec(t *testing.T) {
 }
 
 func TestDynamicData(t *testing.T) {
-	s := NewSet(DefaultLimits)
+	s := NewSet(DefaultLimits, nil)
 	f := s.Open()
 	defer f.Close()
-	if _, err := f.Register(describe(t, "e __rel_loc char[] msg; u8 n"), Key{Owner: 1}, new(bit)); err != nil {
+	if _, err := register(t, f, "e __rel_loc char[] msg; u8 n", Key{Owner: 1}, new(bit)); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.SetEnabled("e", true); err != nil {
@@ -332,16 +355,16 @@ func TestDynamicData(t *testing.T) {
 }
 
 func TestLimits(t *testing.T) {
-	s := NewSet(Limits{Events: 1, Readers: 1, Registrations: 2, Queue: 3 * (recordCost + 4)})
+	s := NewSet(Limits{Events: 1, Readers: 1, Registrations: 2, Queue: 3 * (recordCost + 4)}, nil)
 	f := s.Open()
 	defer f.Close()
-	_, err := f.Register(describe(t, "e u32 n"), Key{Owner: 1}, new(bit))
+	_, err := register(t, f, "e u32 n", Key{Owner: 1}, new(bit))
 	wants(t, "register", err, nil)
-	_, err = f.Register(describe(t, "other"), Key{Owner: 2}, new(bit))
+	_, err = register(t, f, "other", Key{Owner: 2}, new(bit))
 	wants(t, "one event too many", err, syscall.EMFILE)
-	_, err = f.Register(describe(t, "e u32 n"), Key{Owner: 2}, new(bit))
+	_, err = register(t, f, "e u32 n", Key{Owner: 2}, new(bit))
 	wants(t, "register", err, nil)
-	_, err = f.Register(describe(t, "e u32 n"), Key{Owner: 3}, new(bit))
+	_, err = register(t, f, "e u32 n", Key{Owner: 3}, new(bit))
 	wants(t, "one registration too many", err, syscall.EMFILE)
 	r, err := s.Listen(nil)
 	wants(t, "listen", err, nil)
@@ -363,13 +386,14 @@ func TestLimits(t *testing.T) {
 
 // TestAtOnce: files, readers and writers at the same time.
 func TestAtOnce(t *testing.T) {
-	s := NewSet(DefaultLimits)
+	s := NewSet(DefaultLimits, nil)
 	var wg sync.WaitGroup
 	for n := range 8 {
 		wg.Go(func() {
 			for i := range 200 {
-				f := s.Open()
-				index, err := f.Register(&Description{Name: "e"}, Key{Owner: uint64(n), Addr: uint64(i)}, new(bit))
+				f, b := s.Open(), new(bit)
+				index, err := f.Register(&Description{Name: "e"}, false,
+					Bit{Key: Key{Owner: uint64(n), Addr: uint64(i)}, Switch: b})
 				if err != nil {
 					t.Error(err)
 				}
@@ -386,6 +410,7 @@ func TestAtOnce(t *testing.T) {
 				}
 				s.Status()
 				r.Close()
+				b.gone.Store(true)
 				f.Close()
 			}
 		})
@@ -393,5 +418,75 @@ func TestAtOnce(t *testing.T) {
 	wg.Wait()
 	if s.Busy() || len(s.List()) > 0 {
 		t.Errorf("busy %v, %d events", s.Busy(), len(s.List()))
+	}
+}
+
+// TestSeveral: one name with several formats.
+func TestSeveral(t *testing.T) {
+	s := NewSet(DefaultLimits, nil)
+	f := s.Open()
+	defer f.Close()
+	addr := uint64(0)
+	try := func(text string, several bool) (string, error) {
+		addr += 8
+		index, err := f.Register(describe(t, text), several, Bit{Key: Key{1, addr, 0}, Switch: new(bit)})
+		if err != nil {
+			return "", err
+		}
+		return f.events[index].Name, nil
+	}
+	for _, tt := range []struct {
+		text    string
+		several bool
+		want    string
+	}{
+		{"e u32 a", true, "e.0"}, {"e u64 a", true, "e.1"}, {"e u32 a", true, "e.0"}, {"e u32 a", false, "e"},
+		{"e u64 a", false, ""}, {"e.0 u32 a", false, ""}, {"e.2 s8 a", false, "e.2"}, {"e s8 b", true, "e.3"},
+	} {
+		got, err := try(tt.text, tt.several)
+		if got != tt.want || (err == nil) != (tt.want != "") {
+			t.Errorf("%q, %v: %q, %v, want %q", tt.text, tt.several, got, err, tt.want)
+		}
+	}
+}
+
+// TestInherit: forked programs have what was registered before, and nothing else.
+func TestInherit(t *testing.T) {
+	bits := make(map[Key]*bit)
+	var family []Heir
+	s := NewSet(Limits{Registrations: 5}, func(map[uint64]bool) []Heir { return family })
+	heir := func(owner, of, born uint64) Heir {
+		return Heir{Owner: owner, Of: of, Born: Instant{Ticks: born}, Open: func(addr uint64, n uint8) (Switch, error) {
+			b := new(bit)
+			bits[Key{owner, addr, n}] = b
+			return b, nil
+		}}
+	}
+	f := s.Open()
+	for i, at := range []uint64{10, 20} {
+		_, err := f.Register(describe(t, "e"), false,
+			Bit{Key: Key{1, uint64(8 * (i + 1)), 0}, Switch: new(bit), At: Instant{at, 7}})
+		wants(t, "register", err, nil)
+	}
+	family = []Heir{heir(2, 1, 5), heir(3, 1, 15), heir(4, 1, 25)}
+	wants(t, "enable", s.SetEnabled("e", true), nil)
+	for key, want := range map[Key]bool{{2, 8, 0}: false, {3, 8, 0}: true, {3, 16, 0}: false, {4, 8, 0}: true,
+		{4, 16, 0}: true} {
+		if b := bits[key]; (b != nil && b.on) != want {
+			t.Errorf("%v: %v, want %v", key, b, want)
+		}
+	}
+	// One asks for itself; there is no room for more.
+	s.Inherit(5, func(map[uint64]bool) (Heir, bool) { return heir(5, 4, 30), true })
+	if len(s.regs) != 5 || s.Left() != 2 {
+		t.Errorf("%d registrations, %d left out", len(s.regs), s.Left())
+	}
+	wants(t, "unregister what was inherited", s.Unregister(Key{3, 8, 0}), nil)
+	f.Close()
+	if !s.Busy() {
+		t.Error("not busy while forked programs live")
+	}
+	if i, j := (Instant{1, 5}), (Instant{1, 6}); !i.Before(j) || j.Before(i) || i.Before(i) {
+		t.Error("within a tick numbers tell")
 	}
 }

@@ -83,6 +83,7 @@ func (r *Reader) Close() {
 
 // wantAll is want for all events of a reader; the caller holds mu.
 func (s *Set) wantAll(r *Reader, by int) {
+	s.inheritAll()
 	for _, e := range s.byName {
 		if r.wants(e.Name) {
 			s.want(e, by)

@@ -4,7 +4,6 @@ package events
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -34,7 +33,8 @@ type Event struct {
 	// ID numbers it in the set: the type of its records.
 	ID int
 
-	wanted  int // readers, and 1 for SetEnabled
+	base    string // of a name that several formats have: the name before the number
+	wanted  int    // readers, and 1 for SetEnabled
 	forced  bool
 	enabled atomic.Bool // wanted > 0
 	refs    int         // of files and registrations
@@ -44,27 +44,6 @@ type Event struct {
 // Enabled reports whether somebody listens.
 func (e *Event) Enabled() bool { return e.enabled.Load() }
 
-// Key tells a registration from others: a bit at an address of a program's memory. Owner
-// numbers the memory, which threads share.
-type Key struct {
-	Owner, Addr uint64
-	Bit         uint8
-}
-
-// Switch sets the bit of a registration in the program's memory.
-type Switch interface {
-	// Set sets or clears it. An error says that the memory is gone.
-	Set(on bool) error
-	Close() error
-}
-
-// registration is a program's interest in whether an event is enabled.
-type registration struct {
-	event *Event
-	sw    Switch
-	file  *File
-}
-
 // Set is the events of a namespace. It is safe for concurrent use.
 type Set struct {
 	mu      sync.RWMutex
@@ -73,18 +52,22 @@ type Set struct {
 	others  []*Event // of other systems
 	lastID  int
 	regs    map[Key]*registration
+	orphans int // of them, whose file is closed
+	heirs   func(owners map[uint64]bool) []Heir
 	files   int
 	readers map[*Reader]bool
 
 	written, lost atomic.Uint64
+	left          uint64 // registrations that were not inherited
 }
 
 // firstID is that of a set's first event: the kernel's own events have the lower ones.
 const firstID = 1
 
-// NewSet is without events.
-func NewSet(l Limits) *Set {
-	return &Set{limits: l, byName: make(map[string]*Event), regs: make(map[Key]*registration),
+// NewSet is without events. heirs finds the programs that have the memory of others by
+// fork, see Heir; nil finds none.
+func NewSet(l Limits, heirs func(owners map[uint64]bool) []Heir) *Set {
+	return &Set{limits: l, byName: make(map[string]*Event), regs: make(map[Key]*registration), heirs: heirs,
 		readers: make(map[*Reader]bool), lastID: firstID - 1}
 }
 
@@ -104,15 +87,17 @@ func (s *Set) Limits() Limits {
 
 // Find is an event by its name, nil if there is none.
 func (s *Set) Find(name string) *Event {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sweep()
 	return s.byName[name]
 }
 
 // List is all events, by name.
 func (s *Set) List() []*Event {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sweep()
 	list := make([]*Event, 0, len(s.byName))
 	for _, e := range s.byName {
 		list = append(list, e)
@@ -123,8 +108,9 @@ func (s *Set) List() []*Event {
 
 // Busy reports whether files, registrations or readers are open.
 func (s *Set) Busy() bool {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sweep()
 	return s.files > 0 || len(s.regs) > 0 || len(s.readers) > 0
 }
 
@@ -132,6 +118,14 @@ func (s *Set) Busy() bool {
 // of a reader full, once for each reader.
 func (s *Set) Written() uint64 { return s.written.Load() }
 func (s *Set) Lost() uint64    { return s.lost.Load() }
+
+// Left counts the registrations that forked programs did not inherit, because there were
+// too many.
+func (s *Set) Left() uint64 {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.left
+}
 
 // Status is the text of user_events_status.
 func (s *Set) Status() string {
@@ -161,6 +155,7 @@ func (s *Set) SetEnabled(name string, on bool) error {
 	}
 	if e.forced != on {
 		e.forced = on
+		s.inheritAll()
 		s.want(e, map[bool]int{true: 1, false: -1}[on])
 	}
 	return nil
@@ -177,28 +172,6 @@ func (s *Set) want(e *Event, by int) {
 		if r.sw.Set(on) != nil {
 			s.drop(key, r) // the program ended
 		}
-	}
-}
-
-// drop ends a registration; the caller holds mu.
-func (s *Set) drop(key Key, r *registration) {
-	delete(s.regs, key)
-	delete(r.event.regs, key)
-	_ = r.sw.Close() // the memory may be gone
-	s.unref(r.event)
-}
-
-// unref takes one reference of an event; the last one ends it, as the kernel does. The
-// caller holds mu.
-func (s *Set) unref(e *Event) {
-	if e.refs--; e.refs == 0 {
-		s.forget(e)
-	}
-}
-
-func (s *Set) forget(e *Event) {
-	if s.byName[e.Name] == e {
-		delete(s.byName, e.Name)
 	}
 }
 
@@ -220,7 +193,7 @@ func (s *Set) Open() *File {
 	return &File{set: s}
 }
 
-// Close ends the file with its registrations.
+// Close ends the file. Registrations last as long as the memory that they are of.
 func (f *File) Close() {
 	s := f.set
 	s.mu.Lock()
@@ -231,9 +204,10 @@ func (f *File) Close() {
 		return
 	}
 	f.closed = true
-	for key, r := range s.regs {
+	for _, r := range s.regs {
 		if r.file == f {
-			s.drop(key, r)
+			r.file = nil
+			s.orphans++
 		}
 	}
 	for _, e := range f.events {
@@ -241,74 +215,7 @@ func (f *File) Close() {
 	}
 	f.events = nil
 	s.files--
-}
-
-// Errors of the kernel's user_events, with what is behind them.
-var (
-	// ErrOtherFields: an event of that name has other fields, or the bit is taken.
-	ErrOtherFields = fmt.Errorf("the event exists with other fields: %w", syscall.EADDRINUSE)
-	ErrBitTaken    = fmt.Errorf("the bit is registered already: %w", syscall.EADDRINUSE)
-	ErrNoEvent     = fmt.Errorf("no such event: %w", syscall.ENOENT)
-	ErrEventBusy   = fmt.Errorf("the event is in use: %w", syscall.EBUSY)
-	ErrDisabled    = fmt.Errorf("the event is not enabled: %w", syscall.EBADF)
-	ErrFull        = fmt.Errorf("the namespace has no room for more: %w", syscall.EMFILE)
-)
-
-// Register registers an event and returns the index that its writes begin with. sw is the
-// bit that says whether it is enabled; it becomes the set's, which closes it, also after
-// an error.
-func (f *File) Register(d *Description, key Key, sw Switch) (index int, err error) {
-	s := f.set
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	defer func() {
-		if err != nil {
-			_ = sw.Close() // nothing was done with it
-		}
-	}()
-	if old := s.regs[key]; old != nil && old.sw.Set(old.event.Enabled()) != nil {
-		s.drop(key, old) // of a program that this one was before its exec
-	}
-	e := s.byName[d.Name]
-	switch {
-	case s.regs[key] != nil:
-		return 0, ErrBitTaken
-	case e != nil && !e.Same(d):
-		return 0, ErrOtherFields
-	case s.limits.Registrations > 0 && len(s.regs) >= s.limits.Registrations,
-		e == nil && s.limits.Events > 0 && len(s.byName) >= s.limits.Events:
-		return 0, ErrFull
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.closed {
-		return 0, syscall.EBADF
-	}
-	on := e != nil && e.Enabled()
-	made := e == nil
-	if made {
-		on = s.isWanted(d.Name)
-	}
-	if on {
-		if err := sw.Set(true); err != nil {
-			return 0, errors.Join(fmt.Errorf("set the bit: %w", syscall.EFAULT), err)
-		}
-	}
-	if made {
-		s.lastID++
-		e = &Event{Description: *d, System: SystemName, ID: s.lastID, regs: make(map[Key]*registration)}
-		s.byName[d.Name] = e
-		s.count(e)
-	}
-	r := &registration{e, sw, f}
-	e.refs++
-	s.regs[key], e.regs[key] = r, r
-	if index = slices.Index(f.events, e); index < 0 {
-		index = len(f.events)
-		f.events = append(f.events, e)
-		e.refs++
-	}
-	return index, nil
+	s.sweep()
 }
 
 // count counts the readers of a new event; the caller holds mu.
@@ -359,27 +266,11 @@ func (s *Set) isWanted(name string) bool {
 	return false
 }
 
-// Unregister ends a registration, and clears its bit. The event stays while its file is
-// open.
-func (s *Set) Unregister(key Key) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r := s.regs[key]
-	if r == nil {
-		return ErrNoEvent
-	}
-	err := r.sw.Set(false)
-	s.drop(key, r)
-	if err != nil {
-		return errors.Join(fmt.Errorf("clear the bit: %w", syscall.EFAULT), err)
-	}
-	return nil
-}
-
 // Delete ends an event that nobody has registered.
 func (s *Set) Delete(name string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.sweep()
 	e := s.byName[name]
 	if e == nil {
 		return ErrNoEvent
@@ -430,10 +321,10 @@ func (f *File) Write(who Writer, b []byte) (int, error) {
 func (e *Event) check(data []byte) error {
 	for i := range e.Fields {
 		f := &e.Fields[i]
-		relative := strings.HasPrefix(f.Type, "__rel_loc ")
-		if !relative && !strings.HasPrefix(f.Type, "__data_loc ") {
+		if !dynamic(f.Type) {
 			continue
 		}
+		relative := strings.HasPrefix(f.Type, "__rel_loc ")
 		at := f.Offset - CommonSize
 		where := binary.NativeEndian.Uint32(data[at:])
 		from, size := int(where&0xffff), int(where>>16)
@@ -442,11 +333,11 @@ func (e *Event) check(data []byte) error {
 		} else {
 			from -= CommonSize
 		}
-		if from < 0 || from+size > len(data) {
+		if from < -CommonSize || from+size > len(data) {
 			return fmt.Errorf("%s.%s lies outside of the data: %w", e.Name, f.Name, syscall.EFAULT)
 		}
 		// What is printed as a text ends with a zero.
-		if strings.Contains(f.Type, "char") && size > 0 && data[from+size-1] != 0 {
+		if strings.Contains(f.Type, "char") && from+size > 0 && size > 0 && data[from+size-1] != 0 {
 			return fmt.Errorf("%s.%s has no end: %w", e.Name, f.Name, syscall.EFAULT)
 		}
 	}

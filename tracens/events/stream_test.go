@@ -11,7 +11,7 @@ import (
 )
 
 func TestStream(t *testing.T) {
-	s := NewSet(DefaultLimits)
+	s := NewSet(DefaultLimits, nil)
 	one := s.Add("marker", describe(t, "one u8 a; struct x y 2"))
 	two := s.Add("user_events", describe(t, "two"))
 	at := time.Unix(5, 6)
@@ -40,7 +40,7 @@ func TestStream(t *testing.T) {
 }
 
 func FuzzDecoder(f *testing.F) {
-	s := NewSet(DefaultLimits)
+	s := NewSet(DefaultLimits, nil)
 	d, err := Parse("e u32 a; __rel_loc char[] b")
 	if err != nil {
 		f.Fatal(err)

@@ -12,7 +12,10 @@ import (
 )
 
 // System is the trace system of user events: each namespace has a Set.
-type System struct{}
+type System struct {
+	// Heirs is NewSet's.
+	Heirs func(owners map[uint64]bool) []Heir
+}
 
 // SystemName is the first part of the events' names, user_events.NAMESPACE:EVENT.
 const SystemName = "user_events"
@@ -30,7 +33,7 @@ func (s *System) Of(ns *tracens.Namespace) *Set {
 
 // Create implements tracens.System.
 func (s *System) Create(ns *tracens.Namespace) error {
-	ns.SetValue(s, NewSet(DefaultLimits))
+	ns.SetValue(s, NewSet(DefaultLimits, s.Heirs))
 	return nil
 }
 
@@ -96,5 +99,8 @@ func (s *System) Show(ns *tracens.Namespace) (string, error) {
 	}
 	fmt.Fprintf(&b, "# %s: %d events, %d records written, %d lost\n", SystemName, len(set.List()), set.Written(),
 		set.Lost())
+	if n := set.Left(); n > 0 {
+		fmt.Fprintf(&b, "# %s: %d registrations of forked programs found max-registrations reached\n", SystemName, n)
+	}
 	return b.String(), nil
 }

@@ -30,7 +30,7 @@ func (f *Field) Bytes(data []byte) []byte {
 		return make([]byte, f.Size)
 	}
 	raw := data[at : at+f.Size]
-	if !f.dynamic() {
+	if !dynamic(f.Type) {
 		return raw
 	}
 	where := binary.NativeEndian.Uint32(raw)
@@ -46,15 +46,10 @@ func (f *Field) Bytes(data []byte) []byte {
 	return data[from : from+size]
 }
 
-// dynamic reports whether a field says where its data are.
-func (f *Field) dynamic() bool {
-	return strings.HasPrefix(f.Type, "__rel_loc ") || strings.HasPrefix(f.Type, "__data_loc ")
-}
-
 // value is a field's value in words.
 func (f *Field) value(data []byte) string {
 	raw := f.Bytes(data)
-	if f.dynamic() || strings.Contains(f.Type, "[") || strings.HasPrefix(f.Type, "struct ") {
+	if dynamic(f.Type) || strings.Contains(f.Type, "[") || strings.HasPrefix(f.Type, "struct ") {
 		return array(f.Type, raw)
 	}
 	return number(raw, f.Signed)

@@ -87,15 +87,17 @@ const (
 
 // Ioctl carries out a command. Its argument is an address of the thread's memory, which
 // it cannot leave before we answer.
-func (h *dataHandle) Ioctl(ctx context.Context, cmd uint32, arg uint64, _, _ []byte) (int32, syscall.Errno) {
+func (h *dataHandle) Ioctl(ctx context.Context, cmd uint32, arg uint64, in, out []byte) (int32, syscall.Errno) {
+	// By its number the command is one that changes the first bytes of what it points to.
+	copy(out, in)
 	tid, err := caller(ctx)
 	if err != nil {
 		return 0, errno(err)
 	}
-	m := &memory{tid: tid, access: &h.fs.access, handles: &h.fs.handles}
+	m := &memory{tid: tid, fs: h.fs}
 	result := make(chan error, 1)
 	// What it points to may lie on a file system that never answers.
-	if m.access.DoWithin(m.proc(), answerTime, func(*procroot.Op) { result <- h.command(m, cmd, arg) }) != nil {
+	if h.fs.access.DoWithin(m.proc(), answerTime, func(*procroot.Op) { result <- h.command(m, cmd, arg) }) != nil {
 		m.late.Store(true)
 		return 0, syscall.EFAULT
 	}
@@ -123,9 +125,8 @@ func (h *dataHandle) command(m *memory, cmd uint32, arg uint64) error {
 
 // memory is that of a thread that waits for us.
 type memory struct {
-	tid     int
-	access  *procroot.Access
-	handles *handles
+	tid int
+	fs  *FS
 	// late says that the thread has its answer: its number may be another's.
 	late atomic.Bool
 }
@@ -194,8 +195,8 @@ func (h *dataHandle) register(m *memory, arg uint64) error {
 	bit, size, flags := b[4], int(b[5]), ne.Uint16(b[6:])
 	addr, args := ne.Uint64(b[8:]), ne.Uint64(b[16:])
 	switch {
-	case size != 4 && size != 8, int(bit) >= 8*size, addr == 0, addr%uint64(size) != 0,
-		flags&^(flagPersist|flagMultiFormat) != 0, flags&flagMultiFormat != 0:
+	case size != 4 && size != 8, int(bit) >= 8*size, addr%uint64(size) != 0,
+		flags&^(flagPersist|flagMultiFormat) != 0:
 		return syscall.EINVAL
 	case flags&flagPersist != 0:
 		return syscall.EPERM // it takes CAP_PERFMON, which containers have not
@@ -208,11 +209,16 @@ func (h *dataHandle) register(m *memory, arg uint64) error {
 	if err != nil {
 		return err
 	}
-	sw, owner, err := m.openBit(addr, size, bit)
+	owner, err := h.owner(m)
 	if err != nil {
 		return err
 	}
-	index, err := h.file.Register(d, events.Key{Owner: owner, Addr: addr, Bit: bit}, sw)
+	sw, err := m.openBit(owner, addr, size, bit)
+	if err != nil {
+		return err
+	}
+	index, err := h.file.Register(d, flags&flagMultiFormat != 0,
+		events.Bit{Key: events.Key{Owner: owner, Addr: addr, Bit: bit}, Switch: sw, At: now()})
 	if err != nil {
 		return err
 	}
@@ -227,25 +233,29 @@ func (h *dataHandle) unregister(m *memory, arg uint64) error {
 	if b[5] != 0 || b[6] != 0 || b[7] != 0 {
 		return syscall.EINVAL
 	}
-	owner, err := m.owner()
+	owner, err := h.owner(m)
 	if err != nil {
 		return err
 	}
 	return h.set().Unregister(events.Key{Owner: owner, Addr: binary.NativeEndian.Uint64(b[8:]), Bit: b[4]})
 }
 
-// owner numbers the memory of a thread: that of its process, which began at a time.
-func (m *memory) owner() (uint64, error) {
+// owner numbers the memory of a thread, which has inherited then what it should.
+func (h *dataHandle) owner(m *memory) (uint64, error) {
 	st, err := m.proc().Status()
 	if err != nil {
 		return 0, fmt.Errorf("%w: %w", syscall.EFAULT, err)
 	}
-	stat, err := procfs.New("").Proc(st.TGID).Stat()
-	if err != nil {
-		return 0, fmt.Errorf("%w: %w", syscall.EFAULT, err)
+	p := findProcess(st.TGID)
+	if p == nil {
+		return 0, fmt.Errorf("%w: process %d has ended", syscall.EFAULT, st.TGID)
 	}
-	// The number comes back after 32768 others at least, which take some ticks.
-	return stat.StartTime<<22 | uint64(st.TGID), nil
+	if p.mayInherit() {
+		h.set().Inherit(p.owner, func(owners map[uint64]bool) (events.Heir, bool) {
+			return h.fs.heir(p, owners, findProcess)
+		})
+	}
+	return p.owner, nil
 }
 
 // memoryBit is a bit in a process's memory: an events.Switch. It holds the memory, so
@@ -258,26 +268,22 @@ type memoryBit struct {
 	access *procroot.Access
 }
 
-// openBit opens the bit, clears it, and numbers the memory that it is in.
-func (m *memory) openBit(addr uint64, size int, bit uint8) (*memoryBit, uint64, error) {
-	owner, err := m.owner()
-	if err != nil {
-		return nil, 0, err
-	}
+// openBit opens the bit, and clears it.
+func (m *memory) openBit(owner, addr uint64, size int, bit uint8) (*memoryBit, error) {
 	// What the program cannot write itself it must not have written: /proc/PID/mem would.
 	word := make([]byte, size)
 	if n, err := sys.ReadMemory(m.tid, addr, word); err != nil || n != size {
-		return nil, 0, syscall.EFAULT
+		return nil, syscall.ENOMEM
 	}
 	setBit(word, bit, false)
 	if err := m.write(addr, word); err != nil {
-		return nil, 0, err
+		return nil, errors.Join(syscall.ENOMEM, err)
 	}
-	h, err := m.handles.open(m.tid, owner, addr)
+	h, err := m.fs.handles.open(m.tid, owner, addr)
 	if err != nil {
-		return nil, 0, errors.Join(syscall.EFAULT, err)
+		return nil, errors.Join(syscall.ENOMEM, err)
 	}
-	return &memoryBit{handle: h, addr: addr, bit: bit, proc: m.proc(), access: m.access}, owner, nil
+	return &memoryBit{handle: h, addr: addr, bit: bit, proc: m.proc(), access: &m.fs.access}, nil
 }
 
 // setBit changes a bit of a word of 4 or 8 bytes, the lowest first.
@@ -308,6 +314,13 @@ func (b *memoryBit) Set(on bool) error {
 		return err
 	}
 	return <-result
+}
+
+// Alive implements events.Switch.
+func (b *memoryBit) Alive() bool {
+	result := make(chan bool, 1)
+	err := b.access.DoWithin(b.proc, answerTime, func(*procroot.Op) { result <- b.handle.alive() })
+	return err != nil || <-result // who does not answer lives
 }
 
 // Close implements events.Switch.

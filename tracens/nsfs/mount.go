@@ -31,6 +31,7 @@ type FS struct {
 	server   *fuse.Server
 	access   procroot.Access
 	handles  handles
+	looks    looks
 }
 
 // Options of Mount.
@@ -43,7 +44,8 @@ type Options struct {
 
 // Mount mounts the file system at a directory, which is made if it is not there.
 func Mount(dir string, o *Options) (*FS, error) {
-	f := &FS{registry: tracens.NewRegistry(), events: new(events.System), dirs: new(directory), dir: dir}
+	f := &FS{registry: tracens.NewRegistry(), dirs: new(directory), dir: dir}
+	f.events = &events.System{Heirs: f.heirs}
 	for _, s := range append([]tracens.System{f.dirs, f.events}, o.Systems...) {
 		if err := f.registry.Register(s); err != nil {
 			return nil, err

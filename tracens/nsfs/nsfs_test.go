@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/gantry-tools/gantry/internal/testutil"
 )
 
@@ -141,141 +143,63 @@ func TestManyNamespaces(t *testing.T) {
 	}
 }
 
-// programSource is a program that uses user_events as the kernel's documents say, and
-// prints what happens. Its argument is the directory of the files.
+// TestUserEvents: a program sees of a namespace what it sees of the kernel's user_events,
+// whose words tools/user-events-oracle keeps.
+func TestUserEvents(t *testing.T) {
+	checkLeaks(t)
+	testutil.Require(t, testutil.Tool("gcc"))
+	source, err := os.ReadFile("testdata/user_events.c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := os.ReadFile("testdata/user_events.golden")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := mount(t)
+	space := filepath.Join(f.Dir(), "shop")
+	if err := os.Mkdir(space, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	root := filepath.Join(space, "root")
+	program := testutil.CompileC(t, string(source), "-O1", "-pthread")
+	got, err := exec.Command(program, root, filepath.Join(root, "events")).Output()
+	if err != nil {
+		t.Error(err)
+	}
+	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(strings.TrimLeft(string(got), "\n"), "\n")); diff != "" {
+		t.Errorf("the kernel's (-) and ours (+):\n%s", diff)
+	}
+	testutil.Poll(t, "the namespace is free", func() bool { return os.Remove(space) == nil })
+}
+
+// programSource registers an event and writes it when it is told to.
 const programSource = `
-#include <errno.h>
-#include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <string.h>
-#include <sys/ioctl.h>
-#include <sys/mman.h>
-#include <sys/uio.h>
-#include <unistd.h>
+#include "userevents.h"
 
-struct user_reg {
-	uint32_t size;
-	uint8_t enable_bit, enable_size;
-	uint16_t flags;
-	uint64_t enable_addr, name_args;
-	uint32_t write_index;
-} __attribute__((packed));
-
-struct user_unreg {
-	uint32_t size;
-	uint8_t disable_bit, reserved;
-	uint16_t reserved2;
-	uint64_t disable_addr;
-} __attribute__((packed));
-
-#define REG _IOWR('*', 0, struct user_reg *)
-#define DEL _IOW('*', 1, char *)
-#define UNREG _IOW('*', 2, struct user_unreg *)
-
-static uint32_t enabled[4];
-
-static void result(const char *what, long r)
-{
-	printf("%s: %ld %s\n", what, r < 0 ? -1 : r, r < 0 ? strerror(errno) : "ok");
-	fflush(stdout);
-}
-
-static long reg(int fd, struct user_reg *r, const char *text, void *addr)
-{
-	memset(r, 0, sizeof(*r));
-	r->size = sizeof(*r);
-	r->enable_size = 4;
-	r->enable_addr = (uint64_t)addr;
-	r->name_args = (uint64_t)text;
-	return ioctl(fd, REG, r);
-}
-
-static long put(int fd, uint32_t index, uint32_t value)
-{
-	struct iovec v[] = { { &index, sizeof(index) }, { &value, sizeof(value) } };
-
-	return writev(fd, v, 2);
-}
+static struct user_event request, second;
 
 int main(int argc, char **argv)
 {
-	struct user_reg r;
-	struct user_unreg u;
-	char path[512], line[64];
-	void *read_only;
-	int fd;
+	struct { uint32_t id; } data = { 42 };
+	int fd = user_events_open(argv[1]);
 
-	snprintf(path, sizeof(path), "%s/user_events_data", argv[1]);
-	fd = open(path, O_RDWR);
-	if (fd < 0) {
-		perror(path);
+	if (user_event_register(fd, &request, "request u32 id") || user_event_register(fd, &second, "second")) {
+		perror("register");
 		return 1;
 	}
-	result("register", reg(fd, &r, "request u32 id", &enabled[0]));
-	printf("index %u\n", r.write_index);
-	result("register again", reg(fd, &r, "request u32 id", &enabled[1]));
-	printf("index %u\n", r.write_index);
-	result("register the bit again", reg(fd, &r, "request u32 id", &enabled[0]));
-	result("other fields", reg(fd, &r, "request u64 id", &enabled[2]));
-	result("bad field", reg(fd, &r, "bad nothing x", &enabled[2]));
-	result("no text", reg(fd, &r, (char *)8, &enabled[2]));
-	result("no address", reg(fd, &r, "other u32 id", (void *)16));
-	result("not aligned", reg(fd, &r, "other u32 id", (char *)enabled + 1));
-	read_only = mmap(0, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	result("read only", reg(fd, &r, "other u32 id", read_only));
-	result("second", reg(fd, &r, "second __rel_loc char[] msg", &enabled[2]));
-	printf("index %u\n", r.write_index);
-	memset(&r, 0, sizeof(r));
-	r.size = 8;
-	result("short struct", ioctl(fd, REG, &r));
-	result("write while disabled", put(fd, 0, 1));
-	result("unknown index", put(fd, 77, 1));
-	printf("ready\n");
+	puts("ready");
 	fflush(stdout);
-	if (!fgets(line, sizeof(line), stdin))
+	if (getchar() != 'g')
 		return 1;
-	printf("enabled %u %u\n", enabled[0], enabled[1]);
-	result("write", put(fd, 0, 42));
-	result("short data", write(fd, "\0\0\0\0\1", 5));
-	result("short index", write(fd, "\0", 1));
-	result("delete what is used", ioctl(fd, DEL, "request"));
-	result("delete what is not there", ioctl(fd, DEL, "nothing"));
-	if (!fgets(line, sizeof(line), stdin))
-		return 1;
-	printf("enabled %u %u\n", enabled[0], enabled[1]);
-	memset(&u, 0, sizeof(u));
-	u.size = sizeof(u);
-	u.disable_addr = (uint64_t)&enabled[0];
-	result("unregister", ioctl(fd, UNREG, &u));
-	result("unregister twice", ioctl(fd, UNREG, &u));
-	u.disable_addr = (uint64_t)&enabled[1];
-	result("unregister the other", ioctl(fd, UNREG, &u));
-	result("read", read(fd, line, sizeof(line)));
-	close(fd);
-	printf("end\n");
-	return 0;
+	return user_event_write(&request, &data, sizeof(data)) != 0;
 }
 `
 
-// until reads lines until one is last.
-func until(t *testing.T, out *bufio.Reader, last string) string {
-	t.Helper()
-	var b strings.Builder
-	for {
-		line, err := out.ReadString('\n')
-		if err != nil {
-			t.Fatalf("%v behind %q", err, b.String())
-		}
-		if line == last+"\n" {
-			return b.String()
-		}
-		b.WriteString(line)
-	}
-}
-
-// TestUserEvents: a program that knows the kernel's files only.
-func TestUserEvents(t *testing.T) {
+// TestTrace: what a user reads of an event.
+func TestTrace(t *testing.T) {
 	checkLeaks(t)
 	testutil.Require(t, testutil.Tool("gcc"))
 	f := mount(t)
@@ -284,28 +208,11 @@ func TestUserEvents(t *testing.T) {
 		t.Fatal(err)
 	}
 	root := filepath.Join(space, "root")
-	p := testutil.StartReady(t, exec.Command(testutil.CompileC(t, programSource), root))
-	got := p.First + until(t, p.Out, "ready")
-	want := `register: 0 ok
-index 0
-register again: 0 ok
-index 0
-register the bit again: -1 Address already in use
-other fields: -1 Address already in use
-bad field: -1 Invalid argument
-no text: -1 Bad address
-no address: -1 Bad address
-not aligned: -1 Invalid argument
-read only: -1 Bad address
-second: 0 ok
-index 1
-short struct: -1 Invalid argument
-write while disabled: -1 Bad file descriptor
-unknown index: -1 No such file or directory
-`
-	if got != want {
-		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	header, err := filepath.Abs("../userevents")
+	if err != nil {
+		t.Fatal(err)
 	}
+	p := testutil.StartReady(t, exec.Command(testutil.CompileC(t, programSource, "-I"+header), root))
 	for name, want := range map[string]string{
 		"events/request/enable": "0\n", "user_events_status": "request\nsecond\n\nActive: 2\nBusy: 0\n",
 		"events/second/id": "3\n", // 1 is the marker's
@@ -331,32 +238,6 @@ unknown index: -1 No such file or directory
 		t.Errorf("trace_pipe: %q, %v", line, err)
 	}
 	pipe.Close()
-	testutil.Poll(t, "nobody listens", func() bool {
-		text, err := os.ReadFile(filepath.Join(root, "events/request/enable"))
-		return err == nil && string(text) == "0\n"
-	})
-	if err := os.Remove(space); !errors.Is(err, syscall.EBUSY) {
-		t.Errorf("rmdir while events are registered: %v", err)
-	}
-	if _, err := p.In.Write([]byte("go\n")); err != nil {
-		t.Fatal(err)
-	}
-	got = until(t, p.Out, "end")
-	want = `enabled 1 1
-write: 8 ok
-short data: -1 Invalid argument
-short index: -1 Bad address
-delete what is used: -1 Device or resource busy
-delete what is not there: -1 No such file or directory
-enabled 0 0
-unregister: 0 ok
-unregister twice: -1 No such file or directory
-unregister the other: 0 ok
-read: -1 Invalid argument
-`
-	if got != want {
-		t.Errorf("got:\n%s\nwant:\n%s", got, want)
-	}
 	if err := p.End(); err != nil {
 		t.Error(err)
 	}
