@@ -297,7 +297,7 @@ Format 1.8, which babeltrace2 and Trace Compass read, until a signal.`,
 			if err != nil {
 				return f.explain(args[0], err)
 			}
-			w, err := ctf.Create(output)
+			w, err := ctf.Create(output, sys.MonotonicTime(0))
 			if err != nil {
 				return errors.Join(hint.Wrap(err, "name a directory that is not there with -o"), fd.Close())
 			}

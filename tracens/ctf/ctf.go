@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/gantry-tools/gantry/tracens/events"
 )
@@ -30,7 +31,8 @@ const (
 	packetSize   = 256 << 10
 )
 
-// preamble is what all traces say of themselves. Everything is aligned to bytes.
+// preamble is what all traces say of themselves, with the time at which their clock was 0.
+// Everything is aligned to bytes.
 const preamble = `/* CTF 1.8 */
 
 typealias integer { size = 8; align = 8; signed = false; } := uint8_t;
@@ -53,6 +55,13 @@ trace {
 	};
 };
 
+clock {
+	name = monotonic;
+	freq = 1000000000;
+	offset = %d;
+	absolute = true;
+};
+
 env {
 	domain = "ust";
 	tracer_name = "gantry";
@@ -60,14 +69,7 @@ env {
 	tracer_minor = 0;
 };
 
-clock {
-	name = realtime;
-	freq = 1000000000;
-	offset = 0;
-	absolute = true;
-};
-
-typealias integer { size = 64; align = 8; signed = false; map = clock.realtime.value; } := time_t;
+typealias integer { size = 64; align = 8; signed = false; map = clock.monotonic.value; } := time_t;
 
 stream {
 	id = 0;
@@ -97,9 +99,9 @@ type Writer struct {
 	lost             uint64
 }
 
-// Create makes a trace in a directory, which must not be there. Namespace is the second
-// part of the events' names. The caller calls Close.
-func Create(dir string) (*Writer, error) {
+// Create makes a trace in a directory, which must not be there. epoch is when the clock of
+// the records (CLOCK_MONOTONIC) was 0. The caller calls Close.
+func Create(dir string, epoch time.Time) (*Writer, error) {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("trace: %w", err)
 	}
@@ -109,7 +111,7 @@ func Create(dir string) (*Writer, error) {
 		return nil, err
 	}
 	if w.stream, err = os.Create(filepath.Join(dir, "events")); err == nil {
-		_, err = w.metadata.WriteString(preamble)
+		_, err = fmt.Fprintf(w.metadata, preamble, epoch.UnixNano())
 	}
 	if err != nil {
 		return nil, errors.Join(err, w.metadata.Close(), w.stream.Close())
@@ -133,7 +135,7 @@ func (w *Writer) Write(namespace string, r *events.Record) error {
 		}
 		w.known[r.Event] = id
 	}
-	now := uint64(r.Time.UnixNano())
+	now := r.Time
 	if len(w.packet) == 0 {
 		w.packet = append(w.packet, make([]byte, packetHeader)...)
 		w.first = now

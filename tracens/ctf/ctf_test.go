@@ -15,20 +15,20 @@ import (
 )
 
 // record makes a record of an event that is described so.
-func record(t *testing.T, set *events.Set, text string, data []byte, at time.Time) *events.Record {
+func record(t *testing.T, set *events.Set, text string, data []byte, at time.Duration) *events.Record {
 	t.Helper()
 	d, err := events.Parse(text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &events.Record{Time: at, Writer: events.Writer{TID: 77}, Event: set.Add("user_events", d), Data: data}
+	return &events.Record{Writer: events.Writer{TID: 77, Time: uint64(at)}, Event: set.Add("user_events", d), Data: data}
 }
 
 // TestBabeltrace: babeltrace2 prints what was written.
 func TestBabeltrace(t *testing.T) {
 	testutil.Require(t, testutil.Tool("babeltrace2"))
 	dir := filepath.Join(t.TempDir(), "trace")
-	w, err := Create(dir)
+	w, err := Create(dir, time.Unix(1_700_000_000, 0))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,13 +36,13 @@ func TestBabeltrace(t *testing.T) {
 	ne := binary.NativeEndian
 	text := ne.AppendUint32(nil, 6<<16|4) // behind n
 	text = append(ne.AppendUint32(text, 0xfffffffe), "hello\x00"...)
-	start := time.Unix(1_700_000_000, 42)
+	const start = 42 * time.Nanosecond
 	for i, r := range []*events.Record{
 		record(t, set, "numbers u8 a; s16 b; u32 c; s64 event", append([]byte{200, 0xff, 0xff},
 			append(ne.AppendUint32(nil, 7), ne.AppendUint64(nil, ^uint64(8))...)...), start),
-		record(t, set, "texts __rel_loc char[] msg; s32 n", text, start.Add(time.Second)),
-		record(t, set, "arrays char[4] verb; struct x y 3", []byte("GET\x00\x01\x02\x03"), start.Add(2*time.Second)),
-		record(t, set, "empty", nil, start.Add(time.Second)), // later, with an earlier time
+		record(t, set, "texts __rel_loc char[] msg; s32 n", text, start+time.Second),
+		record(t, set, "arrays char[4] verb; struct x y 3", []byte("GET\x00\x01\x02\x03"), start+2*time.Second),
+		record(t, set, "empty", nil, start+time.Second), // later, with an earlier time
 	} {
 		if err := w.Write("shop", r); err != nil {
 			t.Fatal(err)
@@ -71,7 +71,7 @@ func TestBabeltrace(t *testing.T) {
 			t.Errorf("no %s in\n%s", want, out)
 		}
 	}
-	if _, err := Create(dir); err == nil {
+	if _, err := Create(dir, time.Time{}); err == nil {
 		t.Error("a trace is written over another")
 	}
 }

@@ -11,13 +11,15 @@ import (
 	"time"
 )
 
-// Writer is who wrote a record, as the host numbers it.
-type Writer struct{ PID, TID int }
+// Writer is who wrote a record, as the host numbers it, and when.
+type Writer struct {
+	PID, TID int // 0 is not known
+	// Time is nanoseconds of CLOCK_MONOTONIC.
+	Time uint64
+}
 
 // Record is one event that happened.
 type Record struct {
-	// Time is when it was taken, of the monotonic clock.
-	Time time.Time
 	Writer
 	Event *Event
 	// Data are the event's fields; they are everybody's and must not be changed.
@@ -26,6 +28,10 @@ type Record struct {
 
 // recordCost is what a record takes beside its data, in bytes, about.
 const recordCost = 96
+
+// hostQueue is the least that waits for a reader of the host, in bytes: it reads what rings
+// give in one go.
+const hostQueue = 32 << 20
 
 // Reader listens to events of a Set, also to those that come later.
 type Reader struct {
@@ -63,7 +69,9 @@ func (s *Set) listen(match func(name string) bool, host bool) (*Reader, error) {
 	if !host && s.limits.Readers > 0 && others >= s.limits.Readers {
 		return nil, fmt.Errorf("%d readers: %w", others, syscall.EMFILE)
 	}
-	r.limit = s.limits.Queue
+	if r.limit = s.limits.Queue; host && r.limit > 0 {
+		r.limit = max(r.limit, hostQueue)
+	}
 	s.readers[r] = true
 	s.wantAll(r, 1)
 	return r, nil
@@ -125,40 +133,88 @@ func (r *Reader) Take() []Record {
 
 // publish gives a record to those that listen.
 func (s *Set) publish(who Writer, e *Event, data []byte) {
-	s.written.Add(1)
+	s.PublishAll([]Record{{who, e, append([]byte(nil), data...)}})
+}
+
+// PublishAll gives records that File.Record has checked to those that listen, in their
+// order. Their data become the set's.
+func (s *Set) PublishAll(list []Record) {
+	s.written.Add(uint64(len(list)))
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	var rec Record
+	if n := s.rate.take(len(list), s.limits.Rate); n < len(list) {
+		s.lose(uint64(len(list) - n))
+		list = list[:n]
+	}
 	for r := range s.readers {
-		if !r.wants(e.Name) {
-			continue
-		}
-		if rec.Event == nil {
-			rec = Record{Time: time.Now(), Writer: who, Event: e, Data: append([]byte(nil), data...)}
-		}
-		if !r.add(rec) {
-			s.lost.Add(1)
+		if lost := r.add(list); lost > 0 {
+			s.lost.Add(lost)
 		}
 	}
 }
 
-// add queues a record, or counts it as lost.
-func (r *Reader) add(rec Record) bool {
+// Lose counts records that were written and could not be taken.
+func (s *Set) Lose(n uint64) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	s.lose(n)
+}
+
+// lose is Lose; the caller holds mu, as a reader at least.
+func (s *Set) lose(n uint64) {
+	s.lost.Add(n)
+	for r := range s.readers {
+		r.lost.Add(n)
+	}
+}
+
+// add queues the records that the reader wants, and returns how many found no room.
+func (r *Reader) add(list []Record) (lost uint64) {
 	r.mu.Lock()
-	cost := len(rec.Data) + recordCost
-	full := r.limit > 0 && r.bytes+cost > r.limit
-	if !full {
-		r.queue = append(r.queue, rec)
+	for i := range list {
+		if !r.wants(list[i].Event.Name) {
+			continue
+		}
+		cost := len(list[i].Data) + recordCost
+		if r.limit > 0 && r.bytes+cost > r.limit {
+			lost++
+			continue
+		}
+		r.queue = append(r.queue, list[i])
 		r.bytes += cost
 	}
 	r.mu.Unlock()
-	if full {
-		r.lost.Add(1)
-		return false
-	}
+	r.lost.Add(lost)
 	select {
 	case r.ready <- struct{}{}:
 	default:
 	}
-	return true
+	return lost
+}
+
+// rate bounds records per second.
+type rate struct {
+	mu   sync.Mutex
+	left float64
+	at   time.Time
+}
+
+// take takes up to n of what a second has, 0 without a limit, and returns how many it
+// got. What was left of a second before may come on top.
+func (r *rate) take(n, limit int) int {
+	if limit == 0 {
+		return n
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now, most := time.Now(), float64(limit)
+	if r.at.IsZero() {
+		r.left = most
+	} else {
+		r.left = min(most, r.left+now.Sub(r.at).Seconds()*most)
+	}
+	r.at = now
+	n = min(n, int(r.left))
+	r.left -= float64(n)
+	return n
 }

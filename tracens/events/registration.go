@@ -188,6 +188,7 @@ func (s *Set) forget(e *Event) {
 	if s.byName[e.Name] == e {
 		delete(s.byName, e.Name)
 	}
+	s.setEnabled(e, false)
 }
 
 // sweep ends the registrations of memory that is gone, where no file tells: the caller

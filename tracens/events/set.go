@@ -17,13 +17,15 @@ type Limits struct {
 	// Events, Readers and Registrations are how many there may be at a time; readers of
 	// the host (ListenHost) do not count.
 	Events, Readers, Registrations int
+	// Rate is how many records a second are taken; what is more is lost, and counted.
+	Rate int
 	// Queue is how many bytes wait for a reader; what comes when it is full is lost, and
 	// counted.
 	Queue int
 }
 
 // DefaultLimits are those of a namespace whose options say nothing.
-var DefaultLimits = Limits{Events: 1000, Readers: 8, Registrations: 1000, Queue: 1 << 20}
+var DefaultLimits = Limits{Events: 1000, Readers: 8, Registrations: 1000, Rate: 1_000_000, Queue: 1 << 20}
 
 // Event is an event of a Set.
 type Event struct {
@@ -57,6 +59,9 @@ type Set struct {
 	files   int
 	readers map[*Reader]bool
 
+	rate          rate
+	active        atomic.Int64  // how many events are enabled
+	enabled       chan struct{} // has room for one word: there are more
 	written, lost atomic.Uint64
 	left          uint64 // registrations that were not inherited
 }
@@ -68,7 +73,7 @@ const firstID = 1
 // fork, see Heir; nil finds none.
 func NewSet(l Limits, heirs func(owners map[uint64]bool) []Heir) *Set {
 	return &Set{limits: l, byName: make(map[string]*Event), regs: make(map[Key]*registration), heirs: heirs,
-		readers: make(map[*Reader]bool), lastID: firstID - 1}
+		readers: make(map[*Reader]bool), enabled: make(chan struct{}, 1), lastID: firstID - 1}
 }
 
 // SetLimits changes the limits; what is there already stays.
@@ -127,6 +132,29 @@ func (s *Set) Left() uint64 {
 	return s.left
 }
 
+// Active reports whether an event is enabled, and Enabled tells when one becomes so. They
+// are for one who looks after data that come without a call.
+func (s *Set) Active() bool             { return s.active.Load() > 0 }
+func (s *Set) Enabled() <-chan struct{} { return s.enabled }
+
+// setEnabled notes whether an event is enabled, and reports whether that is new; the
+// caller holds mu.
+func (s *Set) setEnabled(e *Event, on bool) bool {
+	if e.enabled.Swap(on) == on {
+		return false
+	}
+	if !on {
+		s.active.Add(-1)
+		return true
+	}
+	s.active.Add(1)
+	select {
+	case s.enabled <- struct{}{}:
+	default:
+	}
+	return true
+}
+
 // Status is the text of user_events_status.
 func (s *Set) Status() string {
 	var b strings.Builder
@@ -165,7 +193,7 @@ func (s *Set) SetEnabled(name string, on bool) error {
 func (s *Set) want(e *Event, by int) {
 	e.wanted += by
 	on := e.wanted > 0
-	if e.enabled.Swap(on) == on {
+	if !s.setEnabled(e, on) {
 		return
 	}
 	for key, r := range e.regs {
@@ -225,7 +253,7 @@ func (s *Set) count(e *Event) {
 			e.wanted++
 		}
 	}
-	e.enabled.Store(e.wanted > 0)
+	s.setEnabled(e, e.wanted > 0)
 }
 
 // Add adds an event of another trace system, which lasts as long as the set and writes it
@@ -295,26 +323,39 @@ func (f *File) Write(who Writer, b []byte) (int, error) {
 	if index < 0 {
 		return 0, fmt.Errorf("index %d: %w", index, syscall.EINVAL)
 	}
-	f.mu.RLock()
-	var e *Event
-	if int(index) < len(f.events) {
-		e = f.events[index]
-	}
-	f.mu.RUnlock()
 	data := b[indexSize:]
-	switch {
-	case e == nil:
-		return 0, ErrNoEvent
-	case len(data) < e.MinSize:
-		return 0, fmt.Errorf("%d bytes of data, %s has %d: %w", len(data), e.Name, e.MinSize, syscall.EINVAL)
-	case !e.Enabled():
-		return 0, ErrDisabled
-	}
-	if err := e.check(data); err != nil {
+	e, err := f.find(int(index), data)
+	if err != nil {
 		return 0, err
 	}
 	f.set.publish(who, e, data)
 	return len(b), nil
+}
+
+// Record is a record of the file's event with that index, for PublishAll: its data, which
+// must not change any more, were checked as those of a write.
+func (f *File) Record(who Writer, index int, data []byte) (Record, error) {
+	e, err := f.find(index, data)
+	return Record{who, e, data}, err
+}
+
+// find is an event of the file that is enabled, and has such data.
+func (f *File) find(index int, data []byte) (*Event, error) {
+	f.mu.RLock()
+	var e *Event
+	if index < len(f.events) {
+		e = f.events[index]
+	}
+	f.mu.RUnlock()
+	switch {
+	case e == nil:
+		return nil, ErrNoEvent
+	case len(data) < e.MinSize:
+		return nil, fmt.Errorf("%d bytes of data, %s has %d: %w", len(data), e.Name, e.MinSize, syscall.EINVAL)
+	case !e.Enabled():
+		return nil, ErrDisabled
+	}
+	return e, e.check(data)
 }
 
 // check checks the places of data whose size is not fixed.

@@ -8,18 +8,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"time"
 )
 
 // The stream of records that another process of the host reads: messages of a length, a
 // kind and a body, little endian.
 const (
 	streamEvent  = 1 // id, system and description of an event, in front of its records
-	streamRecord = 2 // event, time in nanoseconds since 1970, tid, data
+	streamRecord = 2 // event, time in nanoseconds of CLOCK_MONOTONIC, pid, tid, data
 	streamLost   = 3 // how many records were lost so far
 
 	streamHeader = 8
-	recordHeader = 4 + 8 + 4
+	recordHeader = 4 + 8 + 4 + 4
 	maxMessage   = 1 << 20
 )
 
@@ -57,8 +56,9 @@ func (e *Encoder) Append(b []byte, list []Record, lost uint64) []byte {
 			b = append(append(b, r.Event.System...), text...)
 		}
 		b = message(b, streamRecord, recordHeader+len(r.Data))
-		b = wire.AppendUint64(wire.AppendUint32(b, id), uint64(r.Time.UnixNano()))
-		b = append(wire.AppendUint32(b, uint32(r.TID)), r.Data...)
+		b = wire.AppendUint64(wire.AppendUint32(b, id), r.Time)
+		b = wire.AppendUint32(wire.AppendUint32(b, uint32(r.PID)), uint32(r.TID))
+		b = append(b, r.Data...)
 	}
 	return b
 }
@@ -133,6 +133,6 @@ func (d *Decoder) record(body []byte) (*Record, error) {
 	if len(data) < e.MinSize {
 		return nil, fmt.Errorf("%w: %d bytes of %s", ErrStream, len(data), e.Name)
 	}
-	at := time.Unix(0, int64(wire.Uint64(body[4:])))
-	return &Record{Time: at, Writer: Writer{TID: int(wire.Uint32(body[12:]))}, Event: e, Data: data}, nil
+	who := Writer{Time: wire.Uint64(body[4:]), PID: int(wire.Uint32(body[12:])), TID: int(wire.Uint32(body[16:]))}
+	return &Record{Writer: who, Event: e, Data: data}, nil
 }

@@ -7,18 +7,17 @@ import (
 	"errors"
 	"io"
 	"testing"
-	"time"
 )
 
 func TestStream(t *testing.T) {
 	s := NewSet(DefaultLimits, nil)
 	one := s.Add("marker", describe(t, "one u8 a; struct x y 2"))
 	two := s.Add("user_events", describe(t, "two"))
-	at := time.Unix(5, 6)
+	const at = 5_000_000_006
 	list := []Record{
-		{Time: at, Writer: Writer{TID: 1}, Event: one, Data: []byte{1, 2, 3}},
-		{Time: at, Writer: Writer{TID: 2}, Event: two},
-		{Time: at, Writer: Writer{TID: 3}, Event: one, Data: []byte{4, 5, 6, 7}},
+		{Writer: Writer{PID: 4, TID: 1, Time: at}, Event: one, Data: []byte{1, 2, 3}},
+		{Writer: Writer{TID: 2, Time: at}, Event: two},
+		{Writer: Writer{TID: 3, Time: at}, Event: one, Data: []byte{4, 5, 6, 7}},
 	}
 	var e Encoder
 	b := e.Append(nil, list[:2], 0)
@@ -29,7 +28,7 @@ func TestStream(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r.TID != list[i].TID || !r.Time.Equal(at) || !bytes.Equal(r.Data, list[i].Data) ||
+		if r.Writer != list[i].Writer || !bytes.Equal(r.Data, list[i].Data) ||
 			r.Event.System != list[i].Event.System || !r.Event.Same(&list[i].Event.Description) {
 			t.Errorf("%+v, want %+v", r, list[i])
 		}

@@ -60,6 +60,8 @@ func limitOf(l *Limits, word string) *int {
 		return &l.Readers
 	case "max-registrations":
 		return &l.Registrations
+	case "max-rate":
+		return &l.Rate
 	case "max-queue":
 		return &l.Queue
 	}
@@ -67,7 +69,7 @@ func limitOf(l *Limits, word string) *int {
 }
 
 // Parse implements tracens.System: user_events.max-events N, max-readers,
-// max-registrations, max-queue (bytes); 0 is no limit.
+// max-registrations, max-rate (records a second), max-queue (bytes); 0 is no limit.
 func (s *System) Parse(ns *tracens.Namespace, command string) error {
 	rest, mine := strings.CutPrefix(command, SystemName+".")
 	if !mine {
@@ -77,7 +79,7 @@ func (s *System) Parse(ns *tracens.Namespace, command string) error {
 	set := s.Of(ns)
 	l := set.Limits()
 	if len(words) != 2 || limitOf(&l, words[0]) == nil {
-		return fmt.Errorf("%q: max-events, max-readers, max-registrations or max-queue, and a number: %w", command,
+		return fmt.Errorf("%q: max-events, max-readers, max-registrations, max-rate or max-queue, and a number: %w", command,
 			syscall.EINVAL)
 	}
 	n, err := strconv.ParseUint(words[1], 10, 31)
@@ -94,7 +96,7 @@ func (s *System) Show(ns *tracens.Namespace) (string, error) {
 	set := s.Of(ns)
 	l := set.Limits()
 	var b strings.Builder
-	for _, word := range []string{"max-events", "max-readers", "max-registrations", "max-queue"} {
+	for _, word := range []string{"max-events", "max-readers", "max-registrations", "max-rate", "max-queue"} {
 		fmt.Fprintf(&b, "%s.%s %d\n", SystemName, word, *limitOf(&l, word))
 	}
 	fmt.Fprintf(&b, "# %s: %d events, %d records written, %d lost\n", SystemName, len(set.List()), set.Written(),

@@ -10,6 +10,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -39,6 +40,9 @@ var (
 type dataHandle struct {
 	of
 	file *events.File
+
+	ringMu sync.Mutex
+	ring   *openRing // of its events; nil: there is none
 }
 
 func (f *dataFile) Open(context.Context, uint32) (fs.FileHandle, uint32, syscall.Errno) {
@@ -46,10 +50,15 @@ func (f *dataFile) Open(context.Context, uint32) (fs.FileHandle, uint32, syscall
 		return nil, 0, errno(err)
 	}
 	const flags = fuse.FOPEN_DIRECT_IO | fuse.FOPEN_NONSEEKABLE | fuse.FOPEN_PARALLEL_DIRECT_WRITES | fuse.FOPEN_NOFLUSH
-	return &dataHandle{f.of, f.set().Open()}, flags, 0
+	return &dataHandle{of: f.of, file: f.set().Open()}, flags, 0
 }
 
 func (h *dataHandle) Release(context.Context) syscall.Errno {
+	h.ringMu.Lock()
+	if h.ring != nil {
+		h.fs.rings.of(h.ns).remove(h.ring)
+	}
+	h.ringMu.Unlock()
 	h.file.Close()
 	h.fs.registry.Release(h.ns)
 	return 0
@@ -65,7 +74,7 @@ func (h *dataHandle) Write(ctx context.Context, data []byte, _ int64) (uint32, s
 	if err != nil {
 		return 0, errno(err)
 	}
-	n, err := h.file.Write(events.Writer{TID: pid}, data)
+	n, err := h.file.Write(writer(pid), data)
 	return uint32(n), errno(err)
 }
 
@@ -97,7 +106,7 @@ func (h *dataHandle) Ioctl(ctx context.Context, cmd uint32, arg uint64, in, out 
 	m := &memory{tid: tid, fs: h.fs}
 	result := make(chan error, 1)
 	// What it points to may lie on a file system that never answers.
-	if h.fs.access.DoWithin(m.proc(), answerTime, func(*procroot.Op) { result <- h.command(m, cmd, arg) }) != nil {
+	if h.fs.access.DoWithin(m.proc(), answerTime, func(*procroot.Op) { result <- h.command(m, cmd, arg, in) }) != nil {
 		m.late.Store(true)
 		return 0, syscall.EFAULT
 	}
@@ -107,7 +116,7 @@ func (h *dataHandle) Ioctl(ctx context.Context, cmd uint32, arg uint64, in, out 
 // answerTime is how long a command may take to read and write the memory of its thread.
 const answerTime = time.Second
 
-func (h *dataHandle) command(m *memory, cmd uint32, arg uint64) error {
+func (h *dataHandle) command(m *memory, cmd uint32, arg uint64, in []byte) error {
 	switch cmd {
 	case commandRegister:
 		return h.register(m, arg)
@@ -119,6 +128,8 @@ func (h *dataHandle) command(m *memory, cmd uint32, arg uint64) error {
 			return err
 		}
 		return h.set().Delete(name)
+	case commandRing:
+		return h.attachRing(m, in)
 	}
 	return syscall.ENOTTY
 }

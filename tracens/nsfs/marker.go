@@ -59,7 +59,7 @@ func (f *marker) Write(ctx context.Context, _ fs.FileHandle, data []byte, _ int6
 		line = line[:min(len(line), maxLine)]
 		b := binary.NativeEndian.AppendUint32(nil, uint32(len(line)+1)<<16)
 		b = append(append(b, line...), 0)
-		if err := f.set().Publish(events.Writer{TID: tid}, f.event, b); err != nil && !errors.Is(err, syscall.EBADF) {
+		if err := f.set().Publish(writer(tid), f.event, b); err != nil && !errors.Is(err, syscall.EBADF) {
 			return 0, errno(err)
 		}
 	}

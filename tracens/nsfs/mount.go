@@ -8,8 +8,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log"
 	"os"
+	"sync"
 	"syscall"
 	"time"
 
@@ -18,6 +20,7 @@ import (
 
 	"github.com/gantry-tools/gantry/internal/hint"
 	"github.com/gantry-tools/gantry/internal/linux/procroot"
+	"github.com/gantry-tools/gantry/internal/linux/sys"
 	"github.com/gantry-tools/gantry/tracens"
 	"github.com/gantry-tools/gantry/tracens/events"
 )
@@ -27,26 +30,39 @@ type FS struct {
 	registry *tracens.Registry
 	events   *events.System
 	dirs     *directory
+	rings    *ringSystem
 	dir      string
+	log      *log.Logger
 	server   *fuse.Server
 	access   procroot.Access
 	handles  handles
 	looks    looks
+
+	// noPassthrough says why rings cannot be files, nil if they can.
+	noPassthrough error
+	ended         chan struct{} // closed when the file system is gone
+	end           sync.Once
+	readers       sync.WaitGroup
 }
 
 // Options of Mount.
 type Options struct {
 	// Systems are registered behind the user events and the directory itself.
 	Systems []tracens.System
+	// NoPassthrough is as on a kernel that has no FUSE passthrough.
+	NoPassthrough bool
 	// Log is told of what the kernel says that it should not.
 	Log *log.Logger
 }
 
 // Mount mounts the file system at a directory, which is made if it is not there.
 func Mount(dir string, o *Options) (*FS, error) {
-	f := &FS{registry: tracens.NewRegistry(), dirs: new(directory), dir: dir}
-	f.events = &events.System{Heirs: f.heirs}
-	for _, s := range append([]tracens.System{f.dirs, f.events}, o.Systems...) {
+	f := &FS{registry: tracens.NewRegistry(), dirs: new(directory), dir: dir, ended: make(chan struct{}), log: o.Log}
+	if f.log == nil {
+		f.log = log.New(io.Discard, "", 0)
+	}
+	f.events, f.rings = &events.System{Heirs: f.heirs}, &ringSystem{f}
+	for _, s := range append([]tracens.System{f.dirs, f.events, f.rings}, o.Systems...) {
 		if err := f.registry.Register(s); err != nil {
 			return nil, err
 		}
@@ -71,6 +87,9 @@ func Mount(dir string, o *Options) (*FS, error) {
 			"it needs root and /dev/fuse; a dead mount is removed by 'umount -l "+dir+"'")
 	}
 	f.server = server
+	if f.noPassthrough = passthrough(server); o.NoPassthrough {
+		f.noPassthrough = errors.ErrUnsupported
+	}
 	return f, nil
 }
 
@@ -97,6 +116,9 @@ func (f *FS) Dir() string { return f.dir }
 // Unmount takes the file system away, also where it is still mounted into containers,
 // and waits until nothing is asked any more.
 func (f *FS) Unmount() error {
+	for _, ns := range f.registry.List() {
+		f.rings.hangUp(ns) // sockets hold what they are in
+	}
 	// Not by the library, which waits for whoever has a file of it open.
 	err := syscall.Unmount(f.dir, syscall.MNT_DETACH)
 	if errors.Is(err, syscall.EINVAL) {
@@ -109,7 +131,35 @@ func (f *FS) Unmount() error {
 }
 
 // Wait waits until the file system is mounted nowhere any more.
-func (f *FS) Wait() { f.server.Wait() }
+func (f *FS) Wait() {
+	f.server.Wait()
+	f.end.Do(func() { close(f.ended) })
+	f.readers.Wait()
+}
+
+// passthrough finds out whether files can be the memory of this process (Linux 6.9).
+func passthrough(server *fuse.Server) error {
+	fd, err := sys.SharedMemory("gantry-probe", sys.PageSize())
+	if err != nil {
+		return err
+	}
+	defer fd.Close()
+	id, errno := server.RegisterBackingFd(&fuse.BackingMap{Fd: int32(fd.Int())})
+	if errno != 0 {
+		return fmt.Errorf("FUSE passthrough, of Linux 6.9, and CAP_SYS_ADMIN: %w", errno)
+	}
+	server.UnregisterBackingFd(id)
+	return nil
+}
+
+// writer is a thread that writes now.
+func writer(tid int) events.Writer {
+	t, err := sys.ClockMonotonic.Now()
+	if err != nil {
+		panic(err) // every kernel has it
+	}
+	return events.Writer{TID: tid, Time: uint64(t)}
+}
 
 // errno is what a program gets for an error.
 func errno(err error) syscall.Errno {

@@ -179,14 +179,15 @@ const programSource = `
 #include <stdio.h>
 #include "userevents.h"
 
+static struct user_events events;
 static struct user_event request, second;
 
 int main(int argc, char **argv)
 {
 	struct { uint32_t id; } data = { 42 };
-	int fd = user_events_open(argv[1]);
 
-	if (user_event_register(fd, &request, "request u32 id") || user_event_register(fd, &second, "second")) {
+	if (user_events_open(&events, argv[1]) || user_event_register(&events, &request, "request u32 id") ||
+	    user_event_register(&events, &second, "second")) {
 		perror("register");
 		return 1;
 	}

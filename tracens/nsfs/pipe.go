@@ -16,6 +16,7 @@ import (
 
 	"github.com/gantry-tools/gantry/container"
 	"github.com/gantry-tools/gantry/internal/linux/procfs"
+	"github.com/gantry-tools/gantry/internal/linux/sys"
 	"github.com/gantry-tools/gantry/tracens/events"
 )
 
@@ -86,7 +87,7 @@ func (p *pipe) print(list []events.Record) {
 		if r.Event.System != events.SystemName {
 			name = r.Event.System + ":" + name
 		}
-		fmt.Fprintf(&b, "%16s-%-7d %s: %s: %s\n", comm, r.TID, r.Time.Format("15:04:05.000000"), name, r.Text())
+		fmt.Fprintf(&b, "%16s-%-7d %s: %s: %s\n", comm, r.TID, sys.MonotonicTime(r.Time).Format("15:04:05.000000"), name, r.Text())
 	}
 	p.rest = b.String()
 }

@@ -63,6 +63,14 @@ func (t *top) Mkdir(ctx context.Context, name string, _ uint32, out *fuse.EntryO
 	s := &space{of: of{t.fs, ns}}
 	node := t.NewInode(ctx, s, fs.StableAttr{Mode: syscall.S_IFDIR})
 	s.fill(ctx, node)
+	if t.fs.noPassthrough != nil {
+		// The directory can be entered once it is made.
+		t.fs.readers.Go(func() {
+			if err := t.fs.serveRings(ns); err != nil {
+				t.fs.log.Print(err)
+			}
+		})
+	}
 	return node, 0
 }
 
@@ -103,7 +111,7 @@ func (s *space) fill(ctx context.Context, node *fs.Inode) {
 	}
 	add(node, "options", &options{of: s.of}, syscall.S_IFREG)
 	add(node, "records", &recordsFile{of: s.of}, syscall.S_IFREG)
-	root := add(node, "root", &files{of: s.of, kind: syscall.S_IFDIR, mask: 0o777}, syscall.S_IFDIR)
+	root := add(node, "root", &rootDir{files{of: s.of, kind: syscall.S_IFDIR, mask: 0o777}}, syscall.S_IFDIR)
 	add(root, "user_events_data", &dataFile{files{of: s.of, kind: syscall.S_IFREG, mask: 0o666}}, syscall.S_IFREG)
 	add(root, "user_events_status", &textFile{
 		files: files{of: s.of, kind: syscall.S_IFREG, mask: 0o444},
@@ -142,6 +150,41 @@ func (f *files) Setattr(_ context.Context, _ fs.FileHandle, in *fuse.SetAttrIn, 
 	}
 	f.attr(&out.Attr)
 	return 0
+}
+
+// rootDir is root/: what was made with it, and a ring for everybody who opens one.
+type rootDir struct{ files }
+
+var (
+	_ fs.NodeLookuper  = (*rootDir)(nil)
+	_ fs.NodeReaddirer = (*rootDir)(nil)
+)
+
+func (d *rootDir) Readdir(context.Context) (fs.DirStream, syscall.Errno) {
+	var list []fuse.DirEntry
+	for name, child := range d.Children() {
+		list = append(list, fuse.DirEntry{Name: name, Mode: child.Mode()})
+	}
+	if d.GetChild(ringFile) == nil {
+		list = append(list, fuse.DirEntry{Name: ringFile, Mode: syscall.S_IFREG})
+	}
+	return fs.NewListDirStream(list), 0
+}
+
+func (d *rootDir) Lookup(ctx context.Context, name string, out *fuse.EntryOut) (*fs.Inode, syscall.Errno) {
+	if name == ringFile {
+		n := &ringNode{files: files{of: d.of, kind: syscall.S_IFREG, mask: 0o666}}
+		n.attr(&out.Attr)
+		return d.NewInode(ctx, n, fs.StableAttr{Mode: syscall.S_IFREG, Ino: newRing()}), 0
+	}
+	child := d.GetChild(name)
+	if child == nil {
+		return nil, syscall.ENOENT
+	}
+	if a, ok := child.Operations().(interface{ attr(*fuse.Attr) }); ok {
+		a.attr(&out.Attr)
+	}
+	return child, 0
 }
 
 // eventsDir is root/events: a directory for each event.

@@ -24,9 +24,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"github.com/gantry-tools/gantry/internal/linux/sys"
+	"github.com/gantry-tools/gantry/tracens/ring"
 )
 
 // DefaultDir is where the files are in a container that has a namespace mounted, and
@@ -40,6 +42,11 @@ type Provider struct {
 	mu    sync.Mutex
 	words *sys.Mapping // the enable words of the events
 	used  int
+
+	ring    *ring.Writer // nil: there is none
+	ringMem *sys.Mapping
+	begin   time.Time // when CLOCK_MONOTONIC was beginNS
+	beginNS uint64
 }
 
 // maxEvents bounds the events of a Provider.
@@ -61,13 +68,55 @@ func Open(dir string) (*Provider, error) {
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
-	return &Provider{file: file, words: words}, nil
+	p := &Provider{file: file, words: words}
+	p.openRing(filepath.Clean(dir))
+	return p, nil
 }
 
-// Close ends all events of the provider: none may be used any more.
+// Close ends all events of the provider: none is enabled any more.
 func (p *Provider) Close() error {
-	// The memory stays, a page: an event may still be looked at.
-	return p.file.Close()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var err error
+	for i := range p.used {
+		err = errors.Join(err, p.unregister(p.word(i)))
+	}
+	// The memory stays: an event may still be looked at, or be written just now.
+	p.used = 0
+	if p.ringMem != nil {
+		err = errors.Join(err, p.ringMem.Forget())
+	}
+	return errors.Join(err, p.file.Close())
+}
+
+// word is an enable word.
+func (p *Provider) word(i int) *uint32 {
+	return (*uint32)(unsafe.Pointer(&p.words.Bytes()[i*wordSize]))
+}
+
+// command is an ioctl on the file, with an argument that does not move.
+func (p *Provider) command(number uintptr, arg unsafe.Pointer) error {
+	conn, err := p.file.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var errno syscall.Errno
+	err = conn.Control(func(fd uintptr) { _, _, errno = syscall.Syscall(syscall.SYS_IOCTL, fd, number, uintptr(arg)) })
+	if err == nil && errno != 0 {
+		err = errno
+	}
+	return err
+}
+
+// unregister ends the registration of an enable word.
+func (p *Provider) unregister(word *uint32) error {
+	var un [unregisterSize]byte
+	binary.NativeEndian.PutUint32(un[0:], unregisterSize)
+	binary.NativeEndian.PutUint64(un[8:], uint64(uintptr(unsafe.Pointer(word))))
+	if err := p.command(commandUnregister, unsafe.Pointer(&un[0])); err != nil {
+		return fmt.Errorf("unregister: %w", err)
+	}
+	return nil
 }
 
 // Event is a registered event. A nil Event is never enabled.
@@ -77,10 +126,12 @@ type Event struct {
 	index uint32
 }
 
-// The register command and struct user_reg of linux/user_events.h.
+// The commands and structs (user_reg, user_unreg) of linux/user_events.h.
 const (
-	commandRegister = 0xc0082a00
-	registerSize    = 28
+	commandRegister   = 0xc0082a00
+	registerSize      = 28
+	commandUnregister = 0x40082a02
+	unregisterSize    = 16
 )
 
 // Register registers an event: NAME TYPE FIELD; TYPE FIELD, with types such as u32, s64,
@@ -92,7 +143,7 @@ func (p *Provider) Register(description string) (*Event, error) {
 	if p.used == maxEvents {
 		return nil, fmt.Errorf("register %q: %d events: %w", description, maxEvents, syscall.EMFILE)
 	}
-	word := (*uint32)(unsafe.Pointer(&p.words.Bytes()[p.used*wordSize]))
+	word := p.word(p.used)
 	text := append([]byte(description), 0)
 	var reg [registerSize]byte
 	ne := binary.NativeEndian
@@ -103,18 +154,7 @@ func (p *Provider) Register(description string) (*Event, error) {
 	var pin runtime.Pinner
 	pin.Pin(&text[0])
 	defer pin.Unpin()
-	conn, err := p.file.SyscallConn()
-	if err != nil {
-		return nil, err
-	}
-	var errno syscall.Errno
-	err = conn.Control(func(fd uintptr) {
-		_, _, errno = syscall.Syscall(syscall.SYS_IOCTL, fd, commandRegister, uintptr(unsafe.Pointer(&reg[0])))
-	})
-	if err == nil && errno != 0 {
-		err = errno
-	}
-	if err != nil {
+	if err := p.command(commandRegister, unsafe.Pointer(&reg[0])); err != nil {
 		return nil, fmt.Errorf("register %q: %w", description, err)
 	}
 	p.used++
@@ -124,16 +164,30 @@ func (p *Provider) Register(description string) (*Event, error) {
 // Enabled reports whether somebody listens.
 func (e *Event) Enabled() bool { return e != nil && atomic.LoadUint32(e.word) != 0 }
 
-// Write writes the event with its data. EBADF says that nobody listens any more, EINVAL
-// that the data are less than the fields.
+// Write writes the event with its data: to a ring, without a system call, if the directory
+// has them. EBADF says that nobody listens any more, EINVAL that the data are less than
+// the fields, ErrNoRoom that more comes than is read. In a ring too few data are noticed by
+// who reads them, and counted as lost.
 func (e *Event) Write(d Data) error {
 	if e == nil {
 		return syscall.EBADF
 	}
-	binary.NativeEndian.PutUint32(d.b, e.index)
-	_, err := e.p.file.Write(d.finish())
+	p, b := e.p, d.finish()
+	if p.ring != nil && len(b) <= maxInRing {
+		if !e.Enabled() {
+			return syscall.EBADF
+		}
+		return p.ring.Write(uint16(e.index), p.beginNS+uint64(time.Since(p.begin)), 0, b[indexSize:])
+	}
+	binary.NativeEndian.PutUint32(b, e.index)
+	_, err := p.file.Write(b)
 	return err
 }
+
+// ErrNoRoom: a ring is full.
+var ErrNoRoom = ring.ErrNoRoom
+
+const maxInRing = ring.MaxRecord - ring.RecordHeader + indexSize
 
 // Data is what an event has in it, in the order of its fields. Append begins it.
 type Data struct {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"runtime/debug"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -75,15 +76,33 @@ func SealedMemory(name string, content []byte) (*FD, error) {
 	return fd, nil
 }
 
-// SharedMemory makes a file in memory, of a fixed size in bytes.
+// OnFault calls fn, in which an access to a mapped file behind its end is an error.
+func OnFault(fn func()) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		failed := recover()
+		if at, ok := failed.(interface{ Addr() uintptr }); ok {
+			err = fmt.Errorf("a fault at %#x: %w", at.Addr(), unix.EFAULT)
+		} else if failed != nil {
+			panic(failed)
+		}
+	}()
+	fn()
+	return nil
+}
+
+// SharedMemory makes a file in memory, of a size in bytes that nobody can change.
 func SharedMemory(name string, size int) (*FD, error) {
-	raw, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
+	raw, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		return nil, fmt.Errorf("memfd_create: %w", err)
 	}
 	fd := own(raw)
 	if err := unix.Ftruncate(raw, int64(size)); err != nil {
 		return nil, errors.Join(fmt.Errorf("ftruncate: %w", err), fd.Close())
+	}
+	if _, err := unix.FcntlInt(uintptr(raw), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL); err != nil {
+		return nil, errors.Join(fmt.Errorf("seal memfd: %w", err), fd.Close())
 	}
 	return fd, nil
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -54,6 +55,22 @@ func (m *Mapping) Bytes() []byte {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.bytes
+}
+
+// Forget takes the file away from the memory, which stays where it is, zero and nobody
+// else's: who still uses it does no harm.
+func (m *Mapping) Forget() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.bytes) == 0 {
+		return nil
+	}
+	_, err := unix.MmapPtr(-1, 0, unsafe.Pointer(&m.bytes[0]), uintptr(len(m.bytes)), unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_FIXED)
+	if err != nil {
+		return fmt.Errorf("map memory: %w", err)
+	}
+	return nil
 }
 
 // Close unmaps. Closing nil or closing twice does nothing.

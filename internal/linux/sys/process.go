@@ -63,6 +63,16 @@ func (c Clock) Now() (time.Duration, error) {
 	return time.Duration(ts.Nano()), nil
 }
 
+// MonotonicTime is the wall clock's time at a time of CLOCK_MONOTONIC, as far as the wall
+// clock was not set since.
+func MonotonicTime(ns uint64) time.Time {
+	now, err := ClockMonotonic.Now()
+	if err != nil {
+		panic(err) // every kernel has it
+	}
+	return time.Now().Add(time.Duration(ns) - now)
+}
+
 // Resolution is the clock's granularity.
 func (c Clock) Resolution() (time.Duration, error) {
 	var ts unix.Timespec
