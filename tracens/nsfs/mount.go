@@ -11,6 +11,7 @@ import (
 	"io"
 	"log"
 	"os"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -23,6 +24,7 @@ import (
 	"github.com/gantry-tools/gantry/internal/linux/sys"
 	"github.com/gantry-tools/gantry/tracens"
 	"github.com/gantry-tools/gantry/tracens/events"
+	"github.com/gantry-tools/gantry/tracens/ring"
 )
 
 // FS is a mounted file system.
@@ -37,6 +39,7 @@ type FS struct {
 	access   procroot.Access
 	handles  handles
 	looks    looks
+	clock    *ring.Clock // of rings
 
 	// noPassthrough says why rings cannot be files, nil if they can.
 	noPassthrough error
@@ -57,7 +60,8 @@ type Options struct {
 
 // Mount mounts the file system at a directory, which is made if it is not there.
 func Mount(dir string, o *Options) (*FS, error) {
-	f := &FS{registry: tracens.NewRegistry(), dirs: new(directory), dir: dir, ended: make(chan struct{}), log: o.Log}
+	f := &FS{registry: tracens.NewRegistry(), dirs: new(directory), dir: dir, ended: make(chan struct{}), log: o.Log,
+		clock: newClock()}
 	if f.log == nil {
 		f.log = log.New(io.Discard, "", 0)
 	}
@@ -153,12 +157,24 @@ func passthrough(server *fuse.Server) error {
 }
 
 // writer is a thread that writes now.
-func writer(tid int) events.Writer {
+func writer(tid int) events.Writer { return events.Writer{TID: tid, Time: monotonic()} }
+
+// monotonic is the time of CLOCK_MONOTONIC, in nanoseconds.
+func monotonic() uint64 {
 	t, err := sys.ClockMonotonic.Now()
 	if err != nil {
 		panic(err) // every kernel has it
 	}
-	return events.Writer{TID: tid, Time: uint64(t)}
+	return uint64(t)
+}
+
+// newClock is the clock of rings: the counter of the CPU if the kernel has it for its own.
+func newClock() *ring.Clock {
+	const source = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
+	if text, err := os.ReadFile(source); err == nil && strings.TrimSpace(string(text)) == "tsc" {
+		return ring.NewClock(ring.TSC, monotonic)
+	}
+	return nil
 }
 
 // errno is what a program gets for an error.

@@ -182,7 +182,7 @@ func (r *rings) open(id uint64, tid int) (*openRing, error) {
 	if r.most > 0 && len(r.list) >= r.most {
 		return nil, fmt.Errorf("%d rings: %w", len(r.list), syscall.EMFILE)
 	}
-	o := &openRing{id: id, opener: p.owner, pid: st.TGID, since: writer(tid).Time}
+	o := &openRing{id: id, opener: p.owner, pid: st.TGID, since: monotonic()}
 	if len(st.NSTGID) > 1 {
 		o.tids = make(map[uint32]int)
 	}
@@ -191,7 +191,7 @@ func (r *rings) open(id uint64, tid int) (*openRing, error) {
 		return nil, err
 	}
 	if o.mem, err = sys.Mmap(o.fd, size, true); err == nil {
-		err = ring.Format(o.mem.Bytes())
+		err = ring.Format(o.mem.Bytes(), r.fs.clock.Kind())
 	}
 	if err == nil {
 		o.reader, err = ring.NewReader(o.mem.Bytes())
@@ -322,7 +322,8 @@ func (r *rings) read(o *openRing, last bool) (list []events.Record) {
 	if o.file == nil {
 		return nil
 	}
-	now := writer(o.pid).Time
+	r.fs.clock.Update(monotonic)
+	now := monotonic()
 	var room []byte
 	bad := uint64(0)
 	// A program that has the file itself may have cut it off.
@@ -333,7 +334,7 @@ func (r *rings) read(o *openRing, last bool) (list []events.Record) {
 			}
 			from := len(room)
 			room = append(room, rec.Data...)
-			who := events.Writer{PID: o.pid, TID: r.thread(o, rec.TID), Time: min(max(rec.Time, o.since), now)}
+			who := events.Writer{PID: o.pid, TID: r.thread(o, rec.TID), Time: min(max(r.fs.clock.Time(rec.Time), o.since), now)}
 			taken, err := o.file.Record(who, int(rec.Index), room[from:len(room):len(room)])
 			switch {
 			case err == nil:

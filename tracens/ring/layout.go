@@ -12,6 +12,8 @@
 //	     0     8  magic, "gantryrg"
 //	     8     4  version, 1
 //	    16     8  size of the data, in bytes
+//	    24     8  what times are of: 0 CLOCK_MONOTONIC in nanoseconds, 1 the time stamp
+//	              counter of x86
 //	    64     8  head: how many bytes were ever reserved; writers advance it
 //	   128     8  lost: how many records found no room; writers count them
 //	   192     8  tail: how many bytes were ever read; the reader advances it
@@ -22,7 +24,7 @@
 //	     0     4  position: its place as head counts, divided by 8; written last
 //	     4     2  size of the record in bytes, these 20 included
 //	     6     2  index of the event, as its registration gave it
-//	     8     8  time, nanoseconds of CLOCK_MONOTONIC
+//	     8     8  time
 //	    16     4  thread, as the program's pid namespace numbers it; 0 is not known
 //	    20        the event's data
 //
@@ -52,6 +54,7 @@ const (
 
 	versionAt = 8
 	sizeAt    = 16
+	clockAt   = 24
 	headAt    = 64
 	lostAt    = 128
 	tailAt    = 192

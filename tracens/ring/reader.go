@@ -18,7 +18,7 @@ var ErrRing = errors.New("not a ring")
 type Record struct {
 	// Index numbers the event, as its registration in the program gave it.
 	Index uint16
-	// Time is nanoseconds of CLOCK_MONOTONIC, if the program says the truth.
+	// Time is of the ring's clock, if the program says the truth.
 	Time uint64
 	// TID is the thread, as the program's pid namespace numbers it; 0 is not known.
 	TID uint32
@@ -43,8 +43,9 @@ type Reader struct {
 // ended, or waits for something; it does not keep others from being read.
 const patience = 100 * time.Millisecond
 
-// Format makes a new ring of memory, whose length is Header and the data's.
-func Format(mem []byte) error {
+// Format makes a new ring of memory, whose length is Header and the data's. Its times are
+// of that kind of clock.
+func Format(mem []byte, clock uint64) error {
 	size := uint64(len(mem)) - Header
 	if len(mem) < Header || !ValidSize(size) {
 		return fmt.Errorf("%d bytes: %w", len(mem), ErrRing)
@@ -52,6 +53,7 @@ func Format(mem []byte) error {
 	clear(mem[:Header])
 	binary.NativeEndian.PutUint32(mem[versionAt:], version)
 	binary.NativeEndian.PutUint64(mem[sizeAt:], size)
+	binary.NativeEndian.PutUint64(mem[clockAt:], clock)
 	copy(mem, magic)
 	return nil
 }

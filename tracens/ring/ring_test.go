@@ -22,7 +22,7 @@ func memory(size int) []byte {
 
 func open(t testing.TB, mem []byte) (*Reader, *Writer) {
 	t.Helper()
-	if err := Format(mem); err != nil {
+	if err := Format(mem, Monotonic); err != nil {
 		t.Fatal(err)
 	}
 	r, err := NewReader(mem)
@@ -170,7 +170,7 @@ func TestNotRings(t *testing.T) {
 		if _, err := NewWriter(mem); !errors.Is(err, ErrRing) {
 			t.Errorf("write %d bytes: %v", size, err)
 		}
-		if err := Format(mem); !errors.Is(err, ErrRing) {
+		if err := Format(mem, Monotonic); !errors.Is(err, ErrRing) {
 			t.Errorf("format %d bytes: %v", size, err)
 		}
 	}
@@ -243,5 +243,50 @@ func BenchmarkRead(b *testing.B) {
 		}
 		b.StartTimer()
 		n += r.Read(false, func(*Record) {})
+	}
+}
+
+// TestClock: times of the counter are those of the clock.
+func TestClock(t *testing.T) {
+	begin := time.Now()
+	now := func() uint64 { return uint64(time.Since(begin)) + 1000 }
+	c := NewClock(TSC, now)
+	if c == nil {
+		if hasTSC {
+			t.Fatal("no clock")
+		}
+		if c.Kind() != Monotonic || c.Time(7) != 7 {
+			t.Error("a nil clock is not that of the nanoseconds")
+		}
+		return
+	}
+	mem := memory(MinData)
+	if err := Format(mem, c.Kind()); err != nil {
+		t.Fatal(err)
+	}
+	w, err := NewWriter(mem)
+	if err != nil || !w.TSC() {
+		t.Fatal(err, w.TSC())
+	}
+	r, err := NewReader(mem)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for now() < 20_000_000 { // the first pair is some time ago then
+	}
+	before := now()
+	if err := w.Write(1, 0, 0, nil); err != nil {
+		t.Fatal(err)
+	}
+	after := now()
+	c.Update(now)
+	r.Read(false, func(rec *Record) {
+		// The pair may be read a little apart.
+		if got := c.Time(rec.Time); got+10_000_000 < before || got > after+10_000_000 {
+			t.Errorf("%d is not between %d and %d", got, before, after)
+		}
+	})
+	for _, any := range []uint64{0, 1, 1 << 62, 1 << 63, ^uint64(0)} {
+		c.Time(any)
 	}
 }

@@ -18,6 +18,7 @@ type Writer struct {
 	head, lost, tail *atomic.Uint64
 	data             []byte
 	mask             uint64
+	tsc              bool
 }
 
 // DataSize reads the size of a ring's data, in bytes, from its page.
@@ -41,14 +42,21 @@ func NewWriter(mem []byte) (*Writer, error) {
 	}
 	word := func(at int) *atomic.Uint64 { return (*atomic.Uint64)(unsafe.Pointer(&mem[at])) }
 	return &Writer{head: word(headAt), lost: word(lostAt), tail: word(tailAt), data: mem[Header:],
-		mask: uint64(len(mem)-Header) - 1}, nil
+		mask: uint64(len(mem)-Header) - 1, tsc: binary.NativeEndian.Uint64(mem[clockAt:]) == TSC && hasTSC}, nil
 }
 
-// Write writes one record. ErrNoRoom is all that can go wrong with data of up to
+// TSC reports whether the ring's times are of the time stamp counter, which Write reads
+// then.
+func (w *Writer) TSC() bool { return w.tsc }
+
+// Write writes one record; time is of CLOCK_MONOTONIC, unless TSC. ErrNoRoom is all that can go wrong with data of up to
 // MaxRecord-RecordHeader bytes.
 func (w *Writer) Write(index uint16, time uint64, tid uint32, data []byte) error {
 	size := uint64(RecordHeader + len(data))
 	room := aligned(size)
+	if w.tsc {
+		time = tsc()
+	}
 	var pos uint64
 	for {
 		pos = w.head.Load()

@@ -177,7 +177,11 @@ func (e *Event) Write(d Data) error {
 		if !e.Enabled() {
 			return syscall.EBADF
 		}
-		return p.ring.Write(uint16(e.index), p.beginNS+uint64(time.Since(p.begin)), 0, b[indexSize:])
+		now := uint64(0)
+		if !p.ring.TSC() {
+			now = p.beginNS + uint64(time.Since(p.begin))
+		}
+		return p.ring.Write(uint16(e.index), now, 0, b[indexSize:])
 	}
 	binary.NativeEndian.PutUint32(b, e.index)
 	_, err := p.file.Write(b)

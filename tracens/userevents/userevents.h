@@ -53,6 +53,7 @@ struct user_events {
 	uint64_t ring_size;
 	char *ring; /* NULL: there is none */
 	uint64_t *forked; /* 0 after a fork */
+	int tsc; /* the ring's times are of the CPU's counter */
 };
 
 struct user_event {
@@ -63,6 +64,7 @@ struct user_event {
 
 /* Offsets in a ring's page, and sizes, of gantry's tracens/ring. */
 #define USER_EVENTS_RING_SIZE 16
+#define USER_EVENTS_RING_CLOCK 24
 #define USER_EVENTS_RING_HEAD 64
 #define USER_EVENTS_RING_LOST 128
 #define USER_EVENTS_RING_TAIL 192
@@ -136,6 +138,7 @@ static inline void user_events_map_ring(struct user_events *p, const char *dir)
 	if (page != (char *)MAP_FAILED) {
 		size = (uint64_t *)(page + USER_EVENTS_RING_SIZE);
 		p->ring_size = memcmp(page, "gantryrg\1\0\0\0", 12) ? 0 : *size;
+		p->tsc = *(uint64_t *)(page + USER_EVENTS_RING_CLOCK) == 1;
 		munmap(page, USER_EVENTS_RING_DATA);
 	}
 	if (p->ring_size && !(p->ring_size & (p->ring_size - 1))) {
@@ -250,8 +253,15 @@ static inline int user_events_write_ring(const struct user_event *e, const void 
 	char *record;
 
 	begin.thread = user_events_thread(p);
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	begin.time = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+#ifdef __x86_64__
+	if (p->tsc) {
+		begin.time = __builtin_ia32_rdtsc();
+	} else
+#endif
+	{
+		clock_gettime(CLOCK_MONOTONIC, &now);
+		begin.time = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+	}
 	at = __atomic_load_n(head, __ATOMIC_RELAXED);
 	do {
 		if (__builtin_expect(at + room - __atomic_load_n(tail, __ATOMIC_ACQUIRE) > p->ring_size, 0)) {
