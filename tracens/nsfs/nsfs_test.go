@@ -52,7 +52,9 @@ func checkLeaks(t *testing.T) {
 }
 
 // mount mounts the file system for a test.
-func mount(t *testing.T) *FS {
+func mount(t *testing.T) *FS { return mountWith(t, &Options{}) }
+
+func mountWith(t *testing.T, o *Options) *FS {
 	t.Helper()
 	testutil.Require(t, testutil.Root)
 	// Not t.TempDir: containers and other users must get there.
@@ -64,7 +66,7 @@ func mount(t *testing.T) *FS {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	f, err := Mount(dir, &Options{})
+	f, err := Mount(dir, o)
 	if err != nil {
 		t.Fatal(err)
 	}

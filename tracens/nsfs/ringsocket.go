@@ -8,7 +8,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"net"
 	"os"
 	"syscall"
@@ -46,27 +45,37 @@ func (d *rootDir) Mknod(ctx context.Context, name string, mode, _ uint32, out *f
 }
 
 // serveRings gives rings to who connects, while the namespace is there.
-func (f *FS) serveRings(ns *tracens.Namespace) error {
-	dir, err := sys.Open(f.dir+"/"+ns.Name+"/root", syscall.O_DIRECTORY|syscall.O_RDONLY)
+func (f *FS) serveRings(ns *tracens.Namespace) {
+	l, err := f.listen(ns)
 	if err != nil {
-		return err
+		f.log.Printf("rings of %s: %v", ns.Name, err)
+		return
 	}
-	// Not by the whole path: a socket's may have 107 bytes.
-	path := fmt.Sprintf("/proc/self/fd/%d/%s", dir.Int(), ringSocket)
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-	if err = errors.Join(err, dir.Close()); err != nil {
-		return fmt.Errorf("listen for rings of %s: %w", ns.Name, err)
-	}
-	l.SetUnlinkOnClose(false) // it goes with the namespace
 	r := f.rings.of(ns)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
-		return l.Close()
+		_ = l.Close() // a socket of ours
+		return
 	}
 	r.listener = l
 	f.readers.Go(func() { r.accept(l) })
-	return nil
+}
+
+// listen makes the socket of a namespace.
+func (f *FS) listen(ns *tracens.Namespace) (*net.UnixListener, error) {
+	fd, err := sys.ListenApart(f.dir+"/"+ns.Name+"/root", ringSocket)
+	if err != nil {
+		return nil, err
+	}
+	file := fd.File(ringSocket)
+	l, err := net.FileListener(file)
+	if err = errors.Join(err, file.Close()); err != nil {
+		return nil, err
+	}
+	unix := l.(*net.UnixListener)
+	unix.SetUnlinkOnClose(false) // it goes with the namespace
+	return unix, nil
 }
 
 // accept gives rings to who connects, until the listener is closed.

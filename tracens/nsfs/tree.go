@@ -65,11 +65,7 @@ func (t *top) Mkdir(ctx context.Context, name string, _ uint32, out *fuse.EntryO
 	s.fill(ctx, node)
 	if t.fs.noPassthrough != nil {
 		// The directory can be entered once it is made.
-		t.fs.readers.Go(func() {
-			if err := t.fs.serveRings(ns); err != nil {
-				t.fs.log.Print(err)
-			}
-		})
+		t.fs.readers.Go(func() { t.fs.serveRings(ns) })
 	}
 	return node, 0
 }

@@ -98,10 +98,7 @@ func (r *Reader) restart(head uint64) {
 // Read calls fn with the records that there are, and returns how many. With last, nobody
 // writes any more: what was reserved is not waited for.
 func (r *Reader) Read(last bool, fn func(*Record)) int {
-	if lost := r.word(lostAt).Load(); lost > r.lost {
-		r.dropped += lost - r.lost
-		r.lost = lost
-	}
+	r.countLost()
 	head, n := r.word(headAt).Load(), 0
 	if head-r.tail > uint64(len(r.data)) || head%align != 0 {
 		r.restart(head)
@@ -123,6 +120,21 @@ func (r *Reader) Read(last bool, fn func(*Record)) int {
 	}
 	r.word(tailAt).Store(r.tail)
 	return n
+}
+
+// maxLost is how many records writers can have lost since the last look: what says more
+// was not written by one.
+const maxLost = 1 << 32
+
+// countLost counts what found no room.
+func (r *Reader) countLost() {
+	lost := r.word(lostAt).Load()
+	if n := lost - r.lost; n <= maxLost {
+		r.dropped += n
+	} else {
+		r.skipped++
+	}
+	r.lost = lost
 }
 
 // next is the record at the tail, and the room it takes; 0 if there is none yet.

@@ -23,16 +23,12 @@ const commandRing = 0x40084701
 
 // openRing gives the provider a ring, if the directory has them.
 func (p *Provider) openRing(dir string) {
-	file, id, done, err := ringFile(dir)
+	fd, id, done, err := ringFile(dir)
 	if err != nil {
 		return // events are written to the file then
 	}
 	// The memory stays with user_events_data.
 	defer done()
-	fd, err := sys.DupFile(file)
-	if err = errors.Join(err, file.Close()); err != nil {
-		return
-	}
 	defer fd.Close()
 	mem, err := mapRing(fd)
 	if err != nil {
@@ -68,42 +64,22 @@ func mapRing(fd *sys.FD) (*sys.Mapping, error) {
 }
 
 // ringFile opens a ring and returns its number. done is called when it is the events'.
-func ringFile(dir string) (file *os.File, id uint64, done func(), err error) {
-	file, err = os.OpenFile(filepath.Join(dir, "ring"), os.O_RDWR, 0)
-	if err == nil {
-		var st os.FileInfo
-		if st, err = file.Stat(); err == nil {
-			return file, st.Sys().(*syscall.Stat_t).Ino, func() {}, nil
+func ringFile(dir string) (fd *sys.FD, id uint64, done func(), err error) {
+	if fd, err = sys.Open(filepath.Join(dir, "ring"), os.O_RDWR); err == nil {
+		st, err := fd.Stat()
+		if err != nil {
+			return nil, 0, nil, errors.Join(err, fd.Close())
 		}
-		return nil, 0, nil, errors.Join(err, file.Close())
+		return fd, st.Inode, func() {}, nil
 	}
 	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: filepath.Join(dir, "ring.socket"), Net: "unix"})
 	if err != nil {
 		return nil, 0, nil, err
 	}
-	file, id, err = receive(conn)
-	if err != nil {
-		return nil, 0, nil, errors.Join(err, conn.Close())
+	var number [8]byte
+	n, fd, err := sys.ReceiveConn(conn, number[:])
+	if err != nil || n != len(number) || fd == nil {
+		return nil, 0, nil, errors.Join(syscall.EPROTO, err, fd.Close(), conn.Close())
 	}
-	return file, id, func() { _ = conn.Close() }, nil // it has said all
-}
-
-// receive receives a ring and its number.
-func receive(conn *net.UnixConn) (*os.File, uint64, error) {
-	var id [8]byte
-	control := make([]byte, syscall.CmsgSpace(4))
-	n, m, _, _, err := conn.ReadMsgUnix(id[:], control)
-	if err != nil {
-		return nil, 0, err
-	}
-	list, err := syscall.ParseSocketControlMessage(control[:m])
-	if err != nil || n != len(id) || len(list) != 1 {
-		return nil, 0, errors.Join(syscall.EPROTO, err)
-	}
-	fds, err := syscall.ParseUnixRights(&list[0])
-	if err != nil || len(fds) != 1 {
-		return nil, 0, errors.Join(syscall.EPROTO, err)
-	}
-	syscall.CloseOnExec(fds[0])
-	return os.NewFile(uintptr(fds[0]), "ring"), binary.NativeEndian.Uint64(id[:]), nil
+	return fd, binary.NativeEndian.Uint64(number[:]), func() { _ = conn.Close() }, nil // it has said all
 }

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package sys
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+// ListenApart makes a listening Unix stream socket in a directory, from a thread that has
+// none of this process's other descriptors. So it may be a directory of a file system that
+// this process serves: a thread that waits for its answer cannot be killed, and with its
+// descriptors it would keep the connection alive that it waits for.
+func ListenApart(dir, name string) (*FD, error) {
+	here, there, err := SocketPair()
+	if err != nil {
+		return nil, err
+	}
+	defer here.Close()
+	defer there.Close()
+	failed := make(chan error, 1)
+	go func() {
+		// Not unlocked: the thread ends with the goroutine.
+		runtime.LockOSThread()
+		failed <- listenTo(there, dir, name)
+	}()
+	if err := <-failed; err != nil {
+		return nil, fmt.Errorf("listen at %s/%s: %w", dir, name, err)
+	}
+	_, fd, err := Receive(here, make([]byte, 1))
+	runtime.KeepAlive(there)
+	return fd, err
+}
+
+// listenTo makes the socket on this thread and sends it.
+func listenTo(to *FD, dir, name string) error {
+	if err := unix.Unshare(unix.CLONE_FILES); err != nil {
+		return fmt.Errorf("unshare: %w", err)
+	}
+	keep := uint(to.Int())
+	if keep > 0 {
+		if err := unix.CloseRange(0, keep-1, 0); err != nil && !errors.Is(err, unix.ENOSYS) {
+			return fmt.Errorf("close_range: %w", err)
+		}
+	}
+	if err := unix.CloseRange(keep+1, ^uint(0)>>33, 0); err != nil && !errors.Is(err, unix.ENOSYS) {
+		return fmt.Errorf("close_range: %w", err)
+	}
+	at, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	sock, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	// Not by the whole path: a socket's may have 107 bytes.
+	path := fmt.Sprintf("/proc/thread-self/fd/%d/%s", at, name)
+	if err := unix.Bind(sock, &unix.SockaddrUnix{Name: path}); err != nil {
+		return fmt.Errorf("bind: %w", err)
+	}
+	if err := unix.Listen(sock, unix.SOMAXCONN); err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	return unix.Sendmsg(int(keep), []byte{0}, unix.UnixRights(sock), nil, unix.MSG_NOSIGNAL)
+}
