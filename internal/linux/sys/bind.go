@@ -23,18 +23,28 @@ func ListenApart(dir, name string) (*FD, error) {
 	}
 	defer here.Close()
 	defer there.Close()
-	failed := make(chan error, 1)
-	go func() {
-		// Not unlocked: the thread ends with the goroutine.
-		runtime.LockOSThread()
-		failed <- listenTo(there, dir, name)
-	}()
-	if err := <-failed; err != nil {
+	if err := onThread(func() error { return listenTo(there, dir, name) }); err != nil {
 		return nil, fmt.Errorf("listen at %s/%s: %w", dir, name, err)
 	}
 	_, fd, err := Receive(here, make([]byte, 1))
 	runtime.KeepAlive(there)
 	return fd, err
+}
+
+// onThread calls fn on a thread that ends with it, which is not the process's first: that
+// one does not end, and stands for the process in /proc.
+func onThread(fn func() error) error {
+	result := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		if unix.Gettid() == unix.Getpid() {
+			result <- onThread(fn) // this one is taken
+			runtime.UnlockOSThread()
+			return
+		}
+		result <- fn()
+	}()
+	return <-result
 }
 
 // listenTo makes the socket on this thread and sends it.
@@ -55,10 +65,12 @@ func listenTo(to *FD, dir, name string) error {
 	if err != nil {
 		return err
 	}
+	defer unix.Close(at)
 	sock, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
+	defer unix.Close(sock)
 	// Not by the whole path: a socket's may have 107 bytes.
 	path := fmt.Sprintf("/proc/thread-self/fd/%d/%s", at, name)
 	if err := unix.Bind(sock, &unix.SockaddrUnix{Name: path}); err != nil {
