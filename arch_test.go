@@ -104,8 +104,7 @@ func TestOpensNothing(t *testing.T) {
 	}
 }
 
-// goStatements are the files of libraries that may start a goroutine, with the
-// owner that waits for it.
+// goStatements are the files of libraries that may start a goroutine, and who awaits it.
 var goStatements = map[string]string{
 	"agent/broker/target.go":            "closes a descriptor that may never close; there are at most sixteen",
 	"agent/supervisor.go":               "listens to a worker and waits for its end; runWorker and stop wait for both",
@@ -117,6 +116,7 @@ var goStatements = map[string]string{
 	"internal/testutil/fuse_linux.go":   "serves a file system to a test; the cleanup of FUSE ends and awaits it",
 	"internal/linux/procroot/access.go": "runs an operation on files whose file system may never answer; Op.wait waits for it up to a deadline",
 	"capture/realtime.go":               "empties rings into memory while the recorder is held up; ringDrainer.start gives what ends and awaits it",
+	"internal/linux/sys/bind.go":        "makes a socket on a thread of its own; onThread awaits it",
 	"capture/names.go":                  "asks runtimes for names, and listens to them, while the rings are read; names.wait ends and awaits both",
 }
 

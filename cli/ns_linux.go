@@ -13,15 +13,11 @@ import (
 	"strings"
 	"syscall"
 	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/gantry-tools/gantry/container"
 	"github.com/gantry-tools/gantry/internal/hint"
-	"github.com/gantry-tools/gantry/internal/linux/sys"
-	"github.com/gantry-tools/gantry/tracens/ctf"
-	"github.com/gantry-tools/gantry/tracens/events"
 	"github.com/gantry-tools/gantry/tracens/nsfs"
 )
 
@@ -274,104 +270,5 @@ func (f *nsFlags) traceCmd(e *env) *cobra.Command {
 				return nil
 			}
 		},
-	}
-}
-
-func (f *nsFlags) recordCmd(e *env) *cobra.Command {
-	var output string
-	var duration time.Duration
-	cmd := &cobra.Command{
-		Use:   "record [flags] NAME",
-		Short: "write the events of a namespace into a trace for babeltrace2",
-		Long: `Write the events of a namespace into a directory, a trace of the Common Trace
-Format 1.8, which babeltrace2 and Trace Compass read, until a signal.`,
-		Example: `  gantry ns record -o trace shop
-  babeltrace2 trace`,
-		Args: nsArgs(1, 1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			file, err := f.path(args[0], "records")
-			if err != nil {
-				return f.explain(args[0], err)
-			}
-			fd, err := sys.Open(file, os.O_RDONLY)
-			if err != nil {
-				return f.explain(args[0], err)
-			}
-			w, err := ctf.Create(output, sys.MonotonicTime(0))
-			if err != nil {
-				return errors.Join(hint.Wrap(err, "name a directory that is not there with -o"), fd.Close())
-			}
-			n, err := recordNamespace(cmd.Context(), duration, fd.File(file), args[0], w)
-			err = errors.Join(f.explain(args[0], err), w.Close())
-			fmt.Fprintf(e.stderr, "[ gantry ns record: %d events, %d lost into %s ]\n", n.written, n.lost,
-				container.Printable(output))
-			return err
-		},
-	}
-	cmd.Flags().StringVarP(&output, "output", "o", "trace", "`DIRECTORY` to write, which must not be there")
-	cmd.Flags().DurationVar(&duration, "duration", 0, "end after this `TIME`, such as 10s")
-	return cmd
-}
-
-// recorded is how many events were written, and lost.
-type recorded struct{ written, lost uint64 }
-
-// recordNamespace writes events until the context or the time ends.
-func recordNamespace(ctx context.Context, d time.Duration, in io.Reader, name string, w *ctf.Writer) (n recorded,
-	err error) {
-	if d > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, d)
-		defer cancel()
-	}
-	list, failed := make(chan taken, 1024), make(chan error, 1)
-	go func() { failed <- takeRecords(ctx, in, list) }()
-	write := func(r taken) error {
-		n.written, n.lost = n.written+1, r.lost
-		w.Lost(r.lost)
-		return w.Write(name, r.Record)
-	}
-	flush := time.NewTicker(time.Second)
-	defer flush.Stop()
-	for err == nil {
-		select {
-		case r := <-list:
-			err = write(r)
-		case <-flush.C:
-			err = w.Flush()
-		case err = <-failed:
-			if err == nil {
-				err = io.ErrUnexpectedEOF
-			}
-		case <-ctx.Done():
-			// The read waits in the kernel and ends with the process.
-			for len(list) > 0 && err == nil {
-				err = write(<-list)
-			}
-			return n, err
-		}
-	}
-	return n, err
-}
-
-// taken is a record, and how many were lost before it.
-type taken struct {
-	*events.Record
-	lost uint64
-}
-
-// takeRecords reads records until the context ends.
-func takeRecords(ctx context.Context, in io.Reader, list chan<- taken) error {
-	dec := events.NewDecoder(in)
-	for {
-		r, err := dec.Next()
-		if err != nil {
-			return err
-		}
-		select {
-		case list <- taken{r, dec.Lost()}:
-		case <-ctx.Done():
-			return nil
-		}
 	}
 }

@@ -68,7 +68,11 @@ type Decoder struct {
 	in    *bufio.Reader
 	known map[uint32]*Event
 	lost  uint64
+	room  []byte // for the data of records, which share it
 }
+
+// decoderRoom is how much memory messages share, in bytes.
+const decoderRoom = 64 << 10
 
 // NewDecoder reads from in, what an Encoder wrote.
 func NewDecoder(in io.Reader) *Decoder {
@@ -81,33 +85,56 @@ func (d *Decoder) Lost() uint64 { return d.lost }
 // ErrStream says that a stream is none, or broken.
 var ErrStream = errors.New("not a stream of events")
 
-// Next reads one record, whose data are its own. The end is io.EOF.
-func (d *Decoder) Next() (*Record, error) {
-	for {
-		var head [streamHeader]byte
-		if _, err := io.ReadFull(d.in, head[:]); err != nil {
-			return nil, err
+// Next reads the records that have come, one at least. The end is io.EOF; another error
+// may come with the records in front of it.
+func (d *Decoder) Next() ([]Record, error) {
+	var list []Record
+	for len(list) == 0 || d.whole() {
+		if err := d.message(&list); err != nil {
+			return list, err
 		}
-		size := wire.Uint32(head[:])
-		if size > maxMessage {
-			return nil, fmt.Errorf("%w: a message of %d bytes", ErrStream, size)
-		}
-		body := make([]byte, size)
-		if _, err := io.ReadFull(d.in, body); err != nil {
-			return nil, errors.Join(ErrStream, err)
-		}
-		switch kind := wire.Uint32(head[4:]); {
-		case kind == streamLost && size == 8:
-			d.lost = wire.Uint64(body)
-		case kind == streamEvent:
-			if err := d.event(body); err != nil {
-				return nil, err
-			}
-		case kind == streamRecord && size >= recordHeader:
-			return d.record(body)
-		default:
-			return nil, fmt.Errorf("%w: a message of kind %d with %d bytes", ErrStream, kind, size)
-		}
+	}
+	return list, nil
+}
+
+// whole reports whether the next message is here already, as a whole.
+func (d *Decoder) whole() bool {
+	if d.in.Buffered() < streamHeader {
+		return false
+	}
+	head, err := d.in.Peek(streamHeader)
+	return err == nil && d.in.Buffered()-streamHeader >= int(wire.Uint32(head))
+}
+
+// message reads one message, and adds it to the list if it is a record.
+func (d *Decoder) message(list *[]Record) error {
+	var head [streamHeader]byte
+	if _, err := io.ReadFull(d.in, head[:]); err != nil {
+		return err
+	}
+	size := wire.Uint32(head[:])
+	if size > maxMessage {
+		return fmt.Errorf("%w: a message of %d bytes", ErrStream, size)
+	}
+	if int(size) > cap(d.room)-len(d.room) {
+		d.room = make([]byte, 0, max(decoderRoom, int(size)))
+	}
+	from, to := len(d.room), len(d.room)+int(size)
+	d.room = d.room[:to]
+	body := d.room[from:to:to]
+	if _, err := io.ReadFull(d.in, body); err != nil {
+		return errors.Join(ErrStream, err)
+	}
+	switch kind := wire.Uint32(head[4:]); {
+	case kind == streamLost && size == 8:
+		d.lost = wire.Uint64(body)
+		return nil
+	case kind == streamEvent:
+		return d.event(body)
+	case kind == streamRecord && size >= recordHeader:
+		return d.record(body, list)
+	default:
+		return fmt.Errorf("%w: a message of kind %d with %d bytes", ErrStream, kind, size)
 	}
 }
 
@@ -124,15 +151,16 @@ func (d *Decoder) event(body []byte) error {
 	return nil
 }
 
-func (d *Decoder) record(body []byte) (*Record, error) {
+func (d *Decoder) record(body []byte, list *[]Record) error {
 	e := d.known[wire.Uint32(body)]
 	data := body[recordHeader:]
 	if e == nil {
-		return nil, fmt.Errorf("%w: a record of event %d", ErrStream, wire.Uint32(body))
+		return fmt.Errorf("%w: a record of event %d", ErrStream, wire.Uint32(body))
 	}
 	if len(data) < e.MinSize {
-		return nil, fmt.Errorf("%w: %d bytes of %s", ErrStream, len(data), e.Name)
+		return fmt.Errorf("%w: %d bytes of %s", ErrStream, len(data), e.Name)
 	}
 	who := Writer{Time: wire.Uint64(body[4:]), PID: int(wire.Uint32(body[12:])), TID: int(wire.Uint32(body[16:]))}
-	return &Record{Writer: who, Event: e, Data: data}, nil
+	*list = append(*list, Record{Writer: who, Event: e, Data: data})
+	return nil
 }

@@ -23,11 +23,11 @@ func TestStream(t *testing.T) {
 	b := e.Append(nil, list[:2], 0)
 	b = e.Append(b, list[2:], 9)
 	d := NewDecoder(bytes.NewReader(b))
-	for i := range list {
-		r, err := d.Next()
-		if err != nil {
-			t.Fatal(err)
-		}
+	got, err := d.Next()
+	if err != nil || len(got) != len(list) {
+		t.Fatal(len(got), err)
+	}
+	for i, r := range got {
 		if r.Writer != list[i].Writer || !bytes.Equal(r.Data, list[i].Data) ||
 			r.Event.System != list[i].Event.System || !r.Event.Same(&list[i].Event.Description) {
 			t.Errorf("%+v, want %+v", r, list[i])
@@ -49,11 +49,13 @@ func FuzzDecoder(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		d := NewDecoder(bytes.NewReader(b))
 		for {
-			r, err := d.Next()
+			list, err := d.Next()
+			for i := range list {
+				_ = list[i].Text()
+			}
 			if err != nil {
 				return
 			}
-			_ = r.Text()
 		}
 	})
 }

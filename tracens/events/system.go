@@ -79,8 +79,8 @@ func (s *System) Parse(ns *tracens.Namespace, command string) error {
 	set := s.Of(ns)
 	l := set.Limits()
 	if len(words) != 2 || limitOf(&l, words[0]) == nil {
-		return fmt.Errorf("%q: max-events, max-readers, max-registrations, max-rate or max-queue, and a number: %w", command,
-			syscall.EINVAL)
+		return fmt.Errorf("%q: max-events, max-readers, max-registrations, max-rate or max-queue, and a number: %w",
+			command, syscall.EINVAL)
 	}
 	n, err := strconv.ParseUint(words[1], 10, 31)
 	if err != nil {

@@ -87,7 +87,8 @@ func (p *pipe) print(list []events.Record) {
 		if r.Event.System != events.SystemName {
 			name = r.Event.System + ":" + name
 		}
-		fmt.Fprintf(&b, "%16s-%-7d %s: %s: %s\n", comm, r.TID, sys.MonotonicTime(r.Time).Format("15:04:05.000000"), name, r.Text())
+		at := sys.MonotonicTime(r.Time).Format("15:04:05.000000")
+		fmt.Fprintf(&b, "%16s-%-7d %s: %s: %s\n", comm, r.TID, at, name, r.Text())
 	}
 	p.rest = b.String()
 }

@@ -5,6 +5,7 @@
 package nsfs
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -46,8 +47,9 @@ type rings struct {
 	size    int // of a new one, in bytes
 	most    int // at a time; 0 is no limit
 	list    map[uint64]*openRing
-	reading bool          // by a goroutine
-	wake    chan struct{} // has room for one word: there are others
+	reading bool            // by a goroutine
+	wake    chan struct{}   // has room for one word: there are others
+	records []events.Record // of a round; its memory is used again
 	lost    uint64
 
 	listener *net.UnixListener // of ring.socket; nil: there is none
@@ -222,7 +224,7 @@ func (r *rings) remove(o *openRing) {
 	if r.list[o.id] != o {
 		return
 	}
-	r.set.PublishAll(r.read(o, true))
+	r.set.PublishAll(r.read(nil, o, true))
 	delete(r.list, o.id)
 	_ = o.close() // memory of ours
 	r.poke()
@@ -298,17 +300,22 @@ func (r *rings) round() (again time.Duration, ok bool) {
 		return 0, false
 	}
 	again = readPeriod
-	var list []events.Record
+	list := r.records[:0]
 	for _, o := range r.list {
-		more := r.read(o, false)
-		if len(more)*ring.RecordHeader > r.size/readBusy {
+		before := len(list)
+		list = r.read(list, o, false)
+		if (len(list)-before)*ring.RecordHeader > r.size/readBusy {
 			again = busyPeriod
 		}
-		list = append(list, more...)
 	}
+	r.records = list
 	if len(list) > 0 {
-		slices.SortStableFunc(list, func(a, b events.Record) int { return int(int64(a.Time - b.Time)) })
+		byTime := func(a, b events.Record) int { return cmp.Compare(a.Time, b.Time) }
+		if !slices.IsSortedFunc(list, byTime) {
+			slices.SortStableFunc(list, byTime)
+		}
 		r.set.PublishAll(list)
+		clear(list) // whose data are others' now
 	}
 	return again, true
 }
@@ -316,11 +323,11 @@ func (r *rings) round() (again time.Duration, ok bool) {
 // slab is how much memory the data of records share, in bytes.
 const slab = 64 << 10
 
-// read takes the records of a ring; the caller holds mu. With last, nobody writes to it
-// any more.
-func (r *rings) read(o *openRing, last bool) (list []events.Record) {
+// read adds the records of a ring to a list; the caller holds mu. With last, nobody writes
+// to it any more.
+func (r *rings) read(list []events.Record, o *openRing, last bool) []events.Record {
 	if o.file == nil {
-		return nil
+		return list
 	}
 	r.fs.clock.Update(monotonic)
 	now := monotonic()
@@ -334,7 +341,8 @@ func (r *rings) read(o *openRing, last bool) (list []events.Record) {
 			}
 			from := len(room)
 			room = append(room, rec.Data...)
-			who := events.Writer{PID: o.pid, TID: r.thread(o, rec.TID), Time: min(max(r.fs.clock.Time(rec.Time), o.since), now)}
+			at := r.fs.clock.Time(rec.Time)
+			who := events.Writer{PID: o.pid, TID: r.thread(o, rec.TID), Time: min(max(at, o.since), now)}
 			taken, err := o.file.Record(who, int(rec.Index), room[from:len(room):len(room)])
 			switch {
 			case err == nil:

@@ -30,7 +30,8 @@ type socketNode struct{ files }
 var _ fs.NodeMknoder = (*rootDir)(nil)
 
 // Mknod makes the socket, for nobody but us.
-func (d *rootDir) Mknod(ctx context.Context, name string, mode, _ uint32, out *fuse.EntryOut) (*fs.Inode, syscall.Errno) {
+func (d *rootDir) Mknod(ctx context.Context, name string, mode, _ uint32, out *fuse.EntryOut) (*fs.Inode,
+	syscall.Errno) {
 	tid, err := caller(ctx)
 	if err != nil {
 		return nil, errno(err)

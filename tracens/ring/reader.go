@@ -36,7 +36,8 @@ type Reader struct {
 	dropped uint64 // by them, in all
 	skipped uint64 // by us
 	stuck   time.Time
-	record  [MaxRecord]byte
+	record  Record
+	room    [MaxRecord]byte // of its data
 }
 
 // patience is how long a record may be reserved and not written: then its writer has
@@ -105,7 +106,7 @@ func (r *Reader) Read(last bool, fn func(*Record)) int {
 		return 0
 	}
 	for r.tail != head {
-		rec, size := r.next(head)
+		size := r.next(head)
 		if size == 0 {
 			if !last && !r.late() {
 				break
@@ -114,7 +115,7 @@ func (r *Reader) Read(last bool, fn func(*Record)) int {
 			continue
 		}
 		r.stuck = time.Time{}
-		fn(&rec)
+		fn(&r.record)
 		n++
 		r.tail += size
 	}
@@ -137,19 +138,20 @@ func (r *Reader) countLost() {
 	r.lost = lost
 }
 
-// next is the record at the tail, and the room it takes; 0 if there is none yet.
-func (r *Reader) next(head uint64) (Record, uint64) {
+// next reads the record at the tail and returns the room it takes; 0 if there is none yet.
+func (r *Reader) next(head uint64) uint64 {
 	first := r.at(r.tail).Load()
 	size := uint64(uint16(first >> 32))
 	if uint32(first) != uint32(r.tail/align) || size < RecordHeader || aligned(size) > head-r.tail {
-		return Record{}, 0
+		return 0
 	}
-	b := r.record[:size]
+	b := r.room[:size]
 	from := r.tail & r.mask
 	n := copy(b, r.data[from:])
 	copy(b[n:], r.data)
-	return Record{Index: uint16(first >> 48), Time: binary.NativeEndian.Uint64(b[8:]),
-		TID: binary.NativeEndian.Uint32(b[16:]), Data: b[RecordHeader:]}, aligned(size)
+	r.record = Record{Index: uint16(first >> 48), Time: binary.NativeEndian.Uint64(b[8:]),
+		TID: binary.NativeEndian.Uint32(b[16:]), Data: b[RecordHeader:]}
+	return aligned(size)
 }
 
 // late reports whether the record at the tail has had its time.

@@ -98,7 +98,7 @@ func TestDeadWriter(t *testing.T) {
 		if len(got) != 1 || r.Lost() != 0 {
 			t.Errorf("%v, %d lost: the writer may still write", got, r.Lost())
 		}
-		time.Sleep(2 * patience)
+		<-time.After(2 * patience)
 		read(false)
 		if len(got) != 2 || got[1] != 2 || r.Lost() != 1 {
 			t.Errorf("%v, %d lost", got, r.Lost())

@@ -49,8 +49,8 @@ func NewWriter(mem []byte) (*Writer, error) {
 // then.
 func (w *Writer) TSC() bool { return w.tsc }
 
-// Write writes one record; time is of CLOCK_MONOTONIC, unless TSC. ErrNoRoom is all that can go wrong with data of up to
-// MaxRecord-RecordHeader bytes.
+// Write writes one record; time is of CLOCK_MONOTONIC, unless TSC. ErrNoRoom is all that
+// can go wrong with data of up to MaxRecord-RecordHeader bytes.
 func (w *Writer) Write(index uint16, time uint64, tid uint32, data []byte) error {
 	size := uint64(RecordHeader + len(data))
 	room := aligned(size)

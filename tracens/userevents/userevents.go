@@ -168,7 +168,7 @@ func (e *Event) Enabled() bool { return e != nil && atomic.LoadUint32(e.word) !=
 // has them. EBADF says that nobody listens any more, EINVAL that the data are less than
 // the fields, ErrNoRoom that more comes than is read. In a ring too few data are noticed by
 // who reads them, and counted as lost.
-func (e *Event) Write(d Data) error {
+func (e *Event) Write(d *Data) error {
 	if e == nil {
 		return syscall.EBADF
 	}
@@ -208,32 +208,32 @@ type late struct {
 const indexSize = 4
 
 // Append begins the data of an event in a buffer, which may be nil.
-func Append(b []byte) Data { return Data{b: append(b[:0], make([]byte, indexSize)...)} }
+func Append(b []byte) *Data { return &Data{b: append(b[:0], 0, 0, 0, 0)} }
 
 // Uint8 and the others add a number.
-func (d Data) Uint8(v uint8) Data { d.b = append(d.b, v); return d }
+func (d *Data) Uint8(v uint8) *Data { d.b = append(d.b, v); return d }
 
 // Uint16 adds a number.
-func (d Data) Uint16(v uint16) Data { d.b = binary.NativeEndian.AppendUint16(d.b, v); return d }
+func (d *Data) Uint16(v uint16) *Data { d.b = binary.NativeEndian.AppendUint16(d.b, v); return d }
 
 // Uint32 adds a number.
-func (d Data) Uint32(v uint32) Data { d.b = binary.NativeEndian.AppendUint32(d.b, v); return d }
+func (d *Data) Uint32(v uint32) *Data { d.b = binary.NativeEndian.AppendUint32(d.b, v); return d }
 
 // Uint64 adds a number.
-func (d Data) Uint64(v uint64) Data { d.b = binary.NativeEndian.AppendUint64(d.b, v); return d }
+func (d *Data) Uint64(v uint64) *Data { d.b = binary.NativeEndian.AppendUint64(d.b, v); return d }
 
 // Bytes adds a field of a fixed size, an array or a struct.
-func (d Data) Bytes(v []byte) Data { d.b = append(d.b, v...); return d }
+func (d *Data) Bytes(v []byte) *Data { d.b = append(d.b, v...); return d }
 
 // String adds a text for a field of type __rel_loc char[].
-func (d Data) String(text string) Data {
+func (d *Data) String(text string) *Data {
 	d.late = append(d.late, late{len(d.b), text})
 	d.b = append(d.b, 0, 0, 0, 0)
 	return d
 }
 
 // finish puts the texts behind the fields.
-func (d Data) finish() []byte {
+func (d *Data) finish() []byte {
 	for _, l := range d.late {
 		const most = 1<<16 - 1
 		text := l.text[:min(len(l.text), most-1)]

@@ -10,13 +10,16 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/gantry-tools/gantry/internal/linux/sys"
 	"github.com/gantry-tools/gantry/internal/testutil"
 	"github.com/gantry-tools/gantry/tracens/events"
 	"github.com/gantry-tools/gantry/tracens/nsfs"
+	"github.com/gantry-tools/gantry/tracens/ring"
 )
 
 // mount mounts the directory of namespaces for a test.
@@ -154,6 +157,47 @@ func testEvents(t *testing.T, f *nsfs.FS, o *nsfs.Options) {
 			t.Errorf("%s, want %s", got, want[i])
 		}
 	}
+}
+
+// BenchmarkRing writes events of 20 bytes in bursts that are read in between: what they
+// cost the program, whose reader is another process as a rule.
+func BenchmarkRing(b *testing.B) {
+	mem, err := sys.Memory(ring.Header+2<<20, ring.Header+2<<20)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := ring.Format(mem.Bytes(), ring.TSC); err != nil {
+		b.Fatal(err)
+	}
+	r, err := ring.NewReader(mem.Bytes())
+	if err != nil {
+		b.Fatal(err)
+	}
+	w, err := ring.NewWriter(mem.Bytes())
+	if err != nil {
+		b.Fatal(err)
+	}
+	on := uint32(1)
+	request := &Event{p: &Provider{ring: w, begin: time.Now()}, word: &on}
+	const burst = 20000
+	var took []float64
+	buf := make([]byte, 0, 64)
+	for b.Loop() {
+		begin := time.Now()
+		for i := range uint64(burst) {
+			if request.Enabled() {
+				if err := request.Write(Append(buf).Uint32(uint32(i)).Uint64(i).Uint64(i)); err != nil {
+					b.Fatal(err)
+				}
+			}
+		}
+		took = append(took, float64(time.Since(begin).Nanoseconds())/burst)
+		if n := r.Read(false, func(*ring.Record) {}); n != burst {
+			b.Fatalf("%d records", n)
+		}
+	}
+	slices.Sort(took)
+	b.ReportMetric(took[len(took)/2], "ns/event")
 }
 
 func BenchmarkDisabled(b *testing.B) {

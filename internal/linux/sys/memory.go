@@ -101,7 +101,8 @@ func SharedMemory(name string, size int) (*FD, error) {
 	if err := unix.Ftruncate(raw, int64(size)); err != nil {
 		return nil, errors.Join(fmt.Errorf("ftruncate: %w", err), fd.Close())
 	}
-	if _, err := unix.FcntlInt(uintptr(raw), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL); err != nil {
+	const seals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
+	if _, err := unix.FcntlInt(uintptr(raw), unix.F_ADD_SEALS, seals); err != nil {
 		return nil, errors.Join(fmt.Errorf("seal memfd: %w", err), fd.Close())
 	}
 	return fd, nil
