@@ -18,7 +18,12 @@ import (
 
 	"github.com/gantry-tools/gantry/container"
 	"github.com/gantry-tools/gantry/internal/hint"
+	"github.com/gantry-tools/gantry/tracens"
+	"github.com/gantry-tools/gantry/tracens/events"
+	"github.com/gantry-tools/gantry/tracens/lttng"
 	"github.com/gantry-tools/gantry/tracens/nsfs"
+	"github.com/gantry-tools/gantry/tracens/uprobes"
+	"github.com/gantry-tools/gantry/tracens/userevents"
 )
 
 // defaultNamespaces is where tracing namespaces are mounted.
@@ -47,7 +52,7 @@ of the kernel's user_events, which need no kernel support and no privilege.`,
 	}
 	cmd.PersistentFlags().StringVar(&f.dir, "dir", defaultNamespaces, "`DIRECTORY` where they are mounted")
 	for _, sub := range []*cobra.Command{f.mountCmd(e), f.createCmd(), f.listCmd(e), f.optionsCmd(e), f.removeCmd(),
-		f.traceCmd(e), f.recordCmd(e)} {
+		f.traceCmd(e), f.recordCmd(e), headerCmd(e)} {
 		cmd.AddCommand(withSignals(sub))
 	}
 	return cmd
@@ -119,7 +124,12 @@ func (f *nsFlags) mountCmd(e *env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			fsys, err := nsfs.Mount(dir, &nsfs.Options{Log: log.New(e.stderr, "gantry: ", 0)})
+			fsys, err := nsfs.Mount(dir, &nsfs.Options{
+				Log: log.New(e.stderr, "gantry: ", 0),
+				Systems: func(set func(*tracens.Namespace) *events.Set) []tracens.System {
+					return []tracens.System{&uprobes.System{Events: set}, lttng.New(dir+".state", dir)}
+				},
+			})
 			if err != nil {
 				return err
 			}
@@ -236,6 +246,19 @@ func (f *nsFlags) optionsCmd(e *env) *cobra.Command {
 				}
 			}
 			return errors.Join(err, out.Close())
+		},
+	}
+}
+
+func headerCmd(e *env) *cobra.Command {
+	return &cobra.Command{
+		Use:     "header",
+		Short:   "print userevents.h, by which C programs write events",
+		Example: "  gantry ns header > userevents.h",
+		Args:    noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := e.stdout.Write(userevents.Header)
+			return err
 		},
 	}
 }

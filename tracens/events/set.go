@@ -41,6 +41,7 @@ type Event struct {
 	enabled atomic.Bool // wanted > 0
 	refs    int         // of files and registrations
 	regs    map[Key]*registration
+	sw      Switch // of another system; may be nil
 }
 
 // Enabled reports whether somebody listens.
@@ -196,6 +197,9 @@ func (s *Set) want(e *Event, by int) {
 	if !s.setEnabled(e, on) {
 		return
 	}
+	if e.sw != nil {
+		_ = e.sw.Set(on) // the system knows what is not there
+	}
 	for key, r := range e.regs {
 		if r.sw.Set(on) != nil {
 			s.drop(key, r) // the program ended
@@ -256,16 +260,30 @@ func (s *Set) count(e *Event) {
 	s.setEnabled(e, e.wanted > 0)
 }
 
-// Add adds an event of another trace system, which lasts as long as the set and writes it
-// by Publish. It is not among those that programs see.
-func (s *Set) Add(system string, d *Description) *Event {
+// Add adds an event of another trace system, which writes it by Publish. It is not among
+// those that programs see. sw, unless it is nil, is told whether somebody listens; the set
+// does not close it.
+func (s *Set) Add(system string, d *Description, sw Switch) *Event {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lastID++
-	e := &Event{Description: *d, System: system, ID: s.lastID}
+	e := &Event{Description: *d, System: system, ID: s.lastID, sw: sw}
 	s.others = append(s.others, e)
 	s.count(e)
+	if sw != nil && e.Enabled() {
+		_ = sw.Set(true) // the system knows what is not there
+	}
 	return e
+}
+
+// Drop takes an event away that Add added.
+func (s *Set) Drop(e *Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.others = slices.DeleteFunc(s.others, func(o *Event) bool { return o == e })
+	if s.setEnabled(e, false) && e.sw != nil {
+		_ = e.sw.Set(false) // the same
+	}
 }
 
 // Publish gives a record of an event of another system to those who listen. ErrDisabled

@@ -11,8 +11,8 @@ import (
 
 func TestStream(t *testing.T) {
 	s := NewSet(DefaultLimits, nil)
-	one := s.Add("marker", describe(t, "one u8 a; struct x y 2"))
-	two := s.Add("user_events", describe(t, "two"))
+	one := s.Add("marker", describe(t, "one u8 a; struct x y 2"), nil)
+	two := s.Add("user_events", describe(t, "two"), nil)
 	const at = 5_000_000_006
 	list := []Record{
 		{Writer: Writer{PID: 4, TID: 1, Time: at}, Event: one, Data: []byte{1, 2, 3}},
@@ -44,7 +44,7 @@ func FuzzDecoder(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Add(new(Encoder).Append(nil, []Record{{Event: s.Add("x", d), Data: make([]byte, 9)}}, 1))
+	f.Add(new(Encoder).Append(nil, []Record{{Event: s.Add("x", d, nil), Data: make([]byte, 9)}}, 1))
 	f.Add([]byte{8, 0, 0, 0, 3, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		d := NewDecoder(bytes.NewReader(b))

@@ -40,7 +40,7 @@ func newMarker(o of) *marker {
 	if err != nil {
 		panic(err) // it is right
 	}
-	return &marker{files{of: o, kind: syscall.S_IFREG, mask: 0o222}, o.set().Add(markerSystem, d)}
+	return &marker{files{of: o, kind: syscall.S_IFREG, mask: 0o222}, o.set().Add(markerSystem, d, nil)}
 }
 
 func (f *marker) Open(context.Context, uint32) (fs.FileHandle, uint32, syscall.Errno) {

@@ -50,8 +50,9 @@ type FS struct {
 
 // Options of Mount.
 type Options struct {
-	// Systems are registered behind the user events and the directory itself.
-	Systems []tracens.System
+	// Systems are registered behind the user events and the directory itself: those that
+	// the function makes, which gets the events of a namespace.
+	Systems func(events func(*tracens.Namespace) *events.Set) []tracens.System
 	// NoPassthrough is as on a kernel that has no FUSE passthrough.
 	NoPassthrough bool
 	// Log is told of what the kernel says that it should not.
@@ -66,7 +67,11 @@ func Mount(dir string, o *Options) (*FS, error) {
 		f.log = log.New(io.Discard, "", 0)
 	}
 	f.events, f.rings = &events.System{Heirs: f.heirs}, &ringSystem{f}
-	for _, s := range append([]tracens.System{f.dirs, f.events, f.rings}, o.Systems...) {
+	systems := []tracens.System{f.dirs, f.events, f.rings}
+	if o.Systems != nil {
+		systems = append(systems, o.Systems(f.events.Of)...)
+	}
+	for _, s := range systems {
 		if err := f.registry.Register(s); err != nil {
 			return nil, err
 		}
