@@ -51,7 +51,7 @@ func (s *session) features() (*perfdata.Features, error) {
 	f.GroupDesc = groupDesc(s.groups)
 	f.PMUMappings = pmuMappings(s.pmus)
 	var err error
-	f.TracingData, err = s.pmus.TracingData(s.groups)
+	f.TracingData, err = s.pmus.TracingData(s.groups, s.points...)
 	return f, err
 }
 

@@ -144,6 +144,11 @@ func (r *Recorder) pass() error {
 		return err
 	}
 	add(late)
+	told, err := r.sources.take()
+	if err != nil {
+		return err
+	}
+	add(told)
 	r.lastPass = time.Now()
 	err = r.writeParts(parts)
 	for _, ring := range r.rings {
@@ -172,7 +177,7 @@ func (r *Recorder) takeSamples() {
 func (r *Recorder) writeParts(parts [][]byte) error {
 	r.preallocation.extend(r.out.Size())
 	r.bpf.checkpoint(r.out)
-	if r.samples.Holding() {
+	if r.samples.Holding() || r.sources.late() {
 		r.unfinished = r.unfinished || len(parts) > 0
 		if err := r.out.Write(parts...); err != nil {
 			return err
@@ -183,6 +188,7 @@ func (r *Recorder) writeParts(parts [][]byte) error {
 		return nil
 	}
 	r.unfinished = false
+	r.sources.finished = time.Now()
 	err := r.out.WriteRound(parts...)
 	if err == nil {
 		r.result.Written = r.sampleCount()
@@ -192,7 +198,7 @@ func (r *Recorder) writeParts(parts [][]byte) error {
 
 // sampleCount is how many samples have been taken from the rings.
 func (r *Recorder) sampleCount() uint64 {
-	n := r.late.samples
+	n := r.late.samples + r.sources.tally.samples
 	for _, ring := range r.rings {
 		if !ring.sideband {
 			n += ring.tally.samples
@@ -280,7 +286,8 @@ func (r *Recorder) progress() {
 	if r.opts.Progress == nil {
 		return
 	}
-	p := Progress{Elapsed: time.Since(r.started), Bytes: r.out.Size(), Samples: r.late.samples}
+	p := Progress{Elapsed: time.Since(r.started), Bytes: r.out.Size()}
+	p.Samples = r.late.samples + r.sources.tally.samples
 	for _, ring := range r.rings {
 		p.Samples += ring.tally.samples
 		p.Lost += ring.tally.lost

@@ -131,6 +131,8 @@ type Options struct {
 	// Definitions go into the file, for its readers: what a container is
 	// beside the built-in ones, which may be among them.
 	Definitions container.Definitions
+	// Sources have samples from elsewhere than the kernel; they stay the caller's.
+	Sources []Source
 	// Progress is called about four times a second, in Run's goroutine.
 	Progress func(Progress)
 }

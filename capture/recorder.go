@@ -59,6 +59,7 @@ type Recorder struct {
 	late      tally
 	plan      *filter.Plan // of samples.Filter
 	filterErr error        // why the kernel did not take the filter
+	sources   sources
 	// unfinished: something was written since the last round was finished.
 	unfinished bool
 }
@@ -93,6 +94,9 @@ func Open(o Options) (_ *Recorder, err error) {
 	if r.set, err = r.prepare(); err != nil {
 		return nil, err
 	}
+	if err := r.sources.open(r.set, o.Sources); err != nil {
+		return nil, err
+	}
 	if err := r.set.open(); err != nil {
 		return nil, err
 	}
@@ -116,7 +120,7 @@ func (r *Recorder) prepare() (*eventSet, error) {
 	if err := s.chooseCPUs(); err != nil {
 		return nil, err
 	}
-	if len(s.groups) == 0 {
+	if len(s.groups) == 0 && len(o.Sources) == 0 {
 		g, err := perfevent.Parse("cycles", o.PMUs)
 		if err != nil {
 			return nil, err
@@ -293,7 +297,7 @@ func (r *Recorder) record(ctx context.Context) error {
 	}
 	r.noteForeign() // one that is gone in the end may have dropped all there was
 	r.started = time.Now()
-	if err := r.set.enable(); err != nil {
+	if err := cmp.Or(r.sources.start(), r.set.enable()); err != nil {
 		return err
 	}
 	if r.child != nil {
@@ -313,6 +317,7 @@ func (r *Recorder) record(ctx context.Context) error {
 func (r *Recorder) end() error {
 	disabled := r.set.disable()
 	r.noteForeign()
+	r.sources.wait()
 	passed := cmp.Or(r.pass(), r.countLost())
 	if r.child != nil {
 		r.result.Child = r.child.finish()
@@ -334,7 +339,7 @@ func (r *Recorder) begin(out Output) error {
 	o := &r.opts
 	r.cmdLine, r.version, r.compress = o.CmdLine, o.Version, o.Compress
 	r.groups, r.pmus, r.announced = r.set.groups, o.PMUs, r.Notes()
-	r.events, r.sideband = r.set.list, r.set.sideband
+	r.events, r.sideband, r.points = r.set.list, r.set.sideband, r.sources.points
 	err := r.start(out, o.Resolver, o.Definitions, &binaries.Options{
 		Store: o.Store, MaxBinary: o.MaxBinary, MaxBinaries: o.MaxBinaries, Blind: r.blind(),
 	})

@@ -72,7 +72,10 @@ func newScanner(s *eventSet) scanner {
 	sc := scanner{cgroupLast: true, cgroups: make(map[uint64]uint64), lost: make(map[uint64]uint64)}
 	const behind = perf.SampleDataPageSize | perf.SampleCodePageSize | perf.SampleAux
 	for _, ev := range s.list {
-		if ev != s.sideband && (ev.Attr.SampleType&perf.SampleCgroup == 0 || ev.Attr.SampleType&behind != 0) {
+		if ev == s.sideband || fromSource(ev) {
+			continue
+		}
+		if ev.Attr.SampleType&perf.SampleCgroup == 0 || ev.Attr.SampleType&behind != 0 {
 			sc.cgroupLast = false
 		}
 	}
@@ -85,7 +88,7 @@ func (r *Recorder) sampleTime() (span [2]uint64) {
 	for _, ring := range r.rings {
 		tallies = append(tallies, &ring.tally)
 	}
-	for _, t := range tallies {
+	for _, t := range append(tallies, &r.sources.tally) {
 		if t.samples == 0 {
 			continue
 		}
@@ -140,7 +143,8 @@ func (r *Recorder) countLost() error {
 // sumUp fills the result, and the ledger in the table.
 func (r *Recorder) sumUp(table *container.Table) {
 	res := &r.result
-	res.Samples = r.late.samples
+	res.Samples = r.late.samples + r.sources.tally.samples
+	res.Lost = r.sources.lost()
 	lost := container.Lost{CPUs: make(map[int]container.LostCount),
 		Cgroups: make(map[container.CgroupID]container.LostCount)}
 	for _, ring := range r.rings {

@@ -30,7 +30,8 @@ type session struct {
 	version   string
 	groups    []perfevent.Group // as opened
 	pmus      *perfevent.PMUs
-	announced []string // the notes of Open
+	points    []*perfevent.Tracepoint // of sources
+	announced []string                // the notes of Open
 
 	events   []*perf.Event // of the file, the sideband among them
 	sideband *perf.Event

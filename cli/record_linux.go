@@ -20,6 +20,7 @@ import (
 	"github.com/gantry-tools/gantry/internal/hint"
 	"github.com/gantry-tools/gantry/perf"
 	"github.com/gantry-tools/gantry/perf/perfdata"
+	"github.com/gantry-tools/gantry/tracens/samples"
 )
 
 // recordFlags are the flags of gantry record, as the user wrote them.
@@ -28,6 +29,8 @@ type recordFlags struct {
 	freq, ring, callGraph      string
 	cpus, pids, tids           string
 	output, buildIDDir         string
+	namespaces                 string
+	sources                    []*samples.Source
 	period                     countValue
 	compress                   levelValue
 	duration                   timeValue
@@ -58,6 +61,7 @@ out in the kernel; those of containers that start later are in.`,
   gantry record -g --container pod:any        whatever is in a pod
   gantry record -e sched:sched_switch -p 1234 a tracepoint of one process
   gantry record -e uprobe:/bin/bash:readline  calls of a function of a file
+  gantry record -e cpu-clock,user_events.shop:request    user events as well
   gantry record -g -o - --duration 5s | gantry report -i -`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			err := f.run(e, cmd, args)
@@ -78,6 +82,8 @@ func (f *recordFlags) register(cmd *cobra.Command) {
 	fl.SortFlags = false
 	fl.StringArrayVarP(&f.events, "event", "e", nil,
 		"`EVENT`s as perf spells them: cpu-clock, {a,b}:S, sched:sched_switch")
+	fl.StringVar(&f.namespaces, "namespaces", defaultNamespaces,
+		"`DIR` of tracing namespaces, for user_events.NS:EVENT")
 	fl.StringVarP(&f.freq, "freq", "F", "", "`HZ` samples a second, or max (default 4000)")
 	fl.VarP(&f.period, "count", "c", "a sample every `N` events")
 	fl.BoolVarP(&f.graph, "stacks", "g", false, "record stacks by frame pointers")
@@ -109,6 +115,7 @@ func (f *recordFlags) run(e *env, cmd *cobra.Command, args []string) error {
 		return err
 	}
 	defer opts.PMUs.Close()
+	defer closeSources(f.sources)
 	release, note := useAgent(opts)
 	defer release()
 	if note != "" {

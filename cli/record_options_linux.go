@@ -55,9 +55,14 @@ func (f *recordFlags) options(e *env, cmd *cobra.Command, args []string) (*captu
 	if o.Definitions, err = f.definitions.load(cmd); err != nil {
 		return nil, err
 	}
-	if o.Groups, err = perfevent.ParseAll(f.events, o.PMUs); err != nil {
+	kernel, own := splitEvents(f.events)
+	if o.Groups, err = perfevent.ParseAll(kernel, o.PMUs); err != nil {
 		return nil, eventError(err)
 	}
+	if f.sources, err = openSources(f.namespaces, own); err != nil {
+		return nil, err
+	}
+	o.Sources = captureSources(f.sources)
 	f.setStore(o)
 	return o, f.setContainers(e, cmd, o)
 }

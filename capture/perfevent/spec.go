@@ -70,6 +70,8 @@ type Terms struct {
 type Tracepoint struct {
 	System, Name string
 	ID           uint64 // attr.config
+	// Format is its format file where the kernel has none; "" is the kernel's.
+	Format string
 }
 
 func (t *Tracepoint) String() string { return t.System + ":" + t.Name }

@@ -133,7 +133,12 @@ func (w *traceWriter) formats(list []*Tracepoint, system string) {
 	}
 	w.u32(n)
 	for _, tp := range list {
-		if tp.System == system {
+		switch {
+		case tp.System != system:
+		case tp.Format != "":
+			w.u64(uint64(len(tp.Format)))
+			w.b = append(w.b, tp.Format...)
+		default:
 			w.file64(path.Join("events", tp.System, tp.Name, "format"))
 		}
 	}
@@ -154,10 +159,10 @@ func (w *traceWriter) systems(list []*Tracepoint) {
 	}
 }
 
-// TracingData is Tracefs.TracingData of the tracepoints among groups, nil if
+// TracingData is Tracefs.TracingData of the tracepoints among groups, and of more, nil if
 // there is none.
-func (p *PMUs) TracingData(groups []Group) ([]byte, error) {
-	var list []*Tracepoint
+func (p *PMUs) TracingData(groups []Group, more ...*Tracepoint) ([]byte, error) {
+	list := slices.Clone(more)
 	for _, g := range groups {
 		for _, s := range g.Events {
 			if s.Tracepoint != nil {

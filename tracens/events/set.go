@@ -112,6 +112,14 @@ func (s *Set) List() []*Event {
 	return list
 }
 
+// All is List with the events of other systems behind it.
+func (s *Set) All() []*Event {
+	list := s.List()
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return append(list, s.others...)
+}
+
 // Busy reports whether files, registrations or readers are open.
 func (s *Set) Busy() bool {
 	s.mu.Lock()

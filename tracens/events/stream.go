@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 )
 
 // The stream of records that another process of the host reads: messages of a length, a
@@ -16,6 +17,7 @@ const (
 	streamEvent  = 1 // id, system and description of an event, in front of its records
 	streamRecord = 2 // event, time in nanoseconds of CLOCK_MONOTONIC, pid, tid, data
 	streamLost   = 3 // how many records were lost so far
+	streamListed = 4 // the events that there are have been told
 
 	streamHeader = 8
 	recordHeader = 4 + 8 + 4 + 4
@@ -35,26 +37,40 @@ func message(b []byte, kind uint32, size int) []byte {
 	return wire.AppendUint32(wire.AppendUint32(b, uint32(size)), kind)
 }
 
-// Append adds records to b, with the events that they are of, and how many were lost.
-func (e *Encoder) Append(b []byte, list []Record, lost uint64) []byte {
+// Describe adds the events that there are to b, the first thing in a stream.
+func (e *Encoder) Describe(b []byte, list []*Event) []byte {
+	for _, ev := range list {
+		b, _ = e.event(b, ev)
+	}
+	return message(b, streamListed, 0)
+}
+
+// event is the number of an event, which is described when it is met first.
+func (e *Encoder) event(b []byte, ev *Event) ([]byte, uint32) {
+	if id, ok := e.known[ev]; ok {
+		return b, id
+	}
 	if e.known == nil {
 		e.known = make(map[*Event]uint32)
 	}
+	id := uint32(len(e.known))
+	e.known[ev] = id
+	text := ev.Text()
+	b = message(b, streamEvent, 8+len(ev.System)+len(text))
+	b = wire.AppendUint32(wire.AppendUint32(b, id), uint32(len(ev.System)))
+	return append(append(b, ev.System...), text...), id
+}
+
+// Append adds records to b, with the events that they are of, and how many were lost.
+func (e *Encoder) Append(b []byte, list []Record, lost uint64) []byte {
 	if lost != e.lost {
 		e.lost = lost
 		b = wire.AppendUint64(message(b, streamLost, 8), lost)
 	}
 	for i := range list {
 		r := &list[i]
-		id, ok := e.known[r.Event]
-		if !ok {
-			id = uint32(len(e.known))
-			e.known[r.Event] = id
-			text := r.Event.Text()
-			b = message(b, streamEvent, 8+len(r.Event.System)+len(text))
-			b = wire.AppendUint32(wire.AppendUint32(b, id), uint32(len(r.Event.System)))
-			b = append(append(b, r.Event.System...), text...)
-		}
+		var id uint32
+		b, id = e.event(b, r.Event)
 		b = message(b, streamRecord, recordHeader+len(r.Data))
 		b = wire.AppendUint64(wire.AppendUint32(b, id), r.Time)
 		b = wire.AppendUint32(wire.AppendUint32(b, uint32(r.PID)), uint32(r.TID))
@@ -65,10 +81,11 @@ func (e *Encoder) Append(b []byte, list []Record, lost uint64) []byte {
 
 // Decoder reads a stream of records.
 type Decoder struct {
-	in    *bufio.Reader
-	known map[uint32]*Event
-	lost  uint64
-	room  []byte // for the data of records, which share it
+	in     *bufio.Reader
+	known  map[uint32]*Event
+	lost   uint64
+	listed bool
+	room   []byte // for the data of records, which share it
 }
 
 // decoderRoom is how much memory messages share, in bytes.
@@ -125,9 +142,45 @@ func (d *Decoder) message(list *[]Record) error {
 	if _, err := io.ReadFull(d.in, body); err != nil {
 		return errors.Join(ErrStream, err)
 	}
-	switch kind := wire.Uint32(head[4:]); {
+	return d.decode(wire.Uint32(head[4:]), body, list)
+}
+
+// Decode reads the messages of which all is in b, and returns how much of it they are.
+// Their records are added to the list, with data of their own.
+func (d *Decoder) Decode(b []byte, list []Record) (n int, _ []Record, err error) {
+	for err == nil && len(b)-n >= streamHeader {
+		size := wire.Uint32(b[n:])
+		if size > maxMessage {
+			return n, list, fmt.Errorf("%w: a message of %d bytes", ErrStream, size)
+		}
+		end := n + streamHeader + int(size)
+		if end > len(b) {
+			break
+		}
+		err = d.decode(wire.Uint32(b[n+4:]), slices.Clone(b[n+streamHeader:end]), &list)
+		n = end
+	}
+	return n, list, err
+}
+
+// Events are those that were told so far; whole says that all that there were at the
+// beginning are among them.
+func (d *Decoder) Events() (list []*Event, whole bool) {
+	for id := range uint32(len(d.known)) {
+		list = append(list, d.known[id])
+	}
+	return list, d.listed
+}
+
+// decode reads the body of a message, which becomes the record's.
+func (d *Decoder) decode(kind uint32, body []byte, list *[]Record) error {
+	size := len(body)
+	switch {
 	case kind == streamLost && size == 8:
 		d.lost = wire.Uint64(body)
+		return nil
+	case kind == streamListed:
+		d.listed = true
 		return nil
 	case kind == streamEvent:
 		return d.event(body)

@@ -52,7 +52,9 @@ func (f *recordsFile) Open(_ context.Context, flags uint32) (fs.FileHandle, uint
 	if e != 0 {
 		return nil, 0, e
 	}
-	return &records{of: f.of, reader: r, flags: flags}, fuse.FOPEN_DIRECT_IO | fuse.FOPEN_NONSEEKABLE, 0
+	p := &records{of: f.of, reader: r, flags: flags}
+	p.rest = p.encoder.Describe(nil, f.set().All())
+	return p, fuse.FOPEN_DIRECT_IO | fuse.FOPEN_NONSEEKABLE, 0
 }
 
 // listen holds the namespace and listens to all of its events, in the given way.
