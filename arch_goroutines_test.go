@@ -14,6 +14,7 @@ var goStatements = map[string]string{
 	"internal/testutil/fuse_linux.go":   "serves a file system to a test; the cleanup of FUSE ends and awaits it",
 	"internal/linux/procroot/access.go": "runs an operation on files whose file system may never answer; Op.wait waits for it up to a deadline",
 	"capture/realtime.go":               "empties rings into memory while the recorder is held up; ringDrainer.start gives what ends and awaits it",
+	"tracens/ftrace/ftrace.go":          "reads an instance's pipe; space.off ends and awaits it",
 	"tracens/lttng/lttng.go":            "awaits a daemon; end awaits both",
 	"tracens/uprobes/uprobes.go":        "reads the rings of a probe; probes.remove ends and awaits it",
 	"internal/linux/sys/bind.go":        "makes a socket on a thread of its own; onThread awaits it",

@@ -20,6 +20,7 @@ import (
 	"github.com/gantry-tools/gantry/internal/hint"
 	"github.com/gantry-tools/gantry/tracens"
 	"github.com/gantry-tools/gantry/tracens/events"
+	"github.com/gantry-tools/gantry/tracens/ftrace"
 	"github.com/gantry-tools/gantry/tracens/lttng"
 	"github.com/gantry-tools/gantry/tracens/nsfs"
 	"github.com/gantry-tools/gantry/tracens/uprobes"
@@ -127,7 +128,8 @@ func (f *nsFlags) mountCmd(e *env) *cobra.Command {
 			fsys, err := nsfs.Mount(dir, &nsfs.Options{
 				Log: log.New(e.stderr, "gantry: ", 0),
 				Systems: func(set func(*tracens.Namespace) *events.Set) []tracens.System {
-					return []tracens.System{&uprobes.System{Events: set}, lttng.New(dir+".state", dir)}
+					return []tracens.System{&uprobes.System{Events: set}, ftrace.New(ftrace.Tracefs, set),
+						lttng.New(dir+".state", dir)}
 				},
 			})
 			if err != nil {

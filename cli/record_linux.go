@@ -82,7 +82,7 @@ func (f *recordFlags) register(cmd *cobra.Command) {
 	fl.SortFlags = false
 	fl.StringArrayVarP(&f.events, "event", "e", nil,
 		"`EVENT`s as perf spells them: cpu-clock, {a,b}:S, sched:sched_switch")
-	fl.StringVar(&f.namespaces, "namespaces", defaultNamespaces,
+	fl.StringVar(&f.namespaces, "ns-dir", defaultNamespaces,
 		"`DIR` of tracing namespaces, for user_events.NS:EVENT")
 	fl.StringVarP(&f.freq, "freq", "F", "", "`HZ` samples a second, or max (default 4000)")
 	fl.VarP(&f.period, "count", "c", "a sample every `N` events")

@@ -17,7 +17,7 @@ import (
 )
 
 // namespaceSystems are the trace systems whose events can be recorded beside the kernel's.
-var namespaceSystems = []string{"user_events", "marker", "uprobes"}
+var namespaceSystems = []string{"user_events", "marker", "uprobes", "ftrace"}
 
 // namespaceEvent is SYSTEM.NAMESPACE:EVENT, where EVENT may be a pattern.
 type namespaceEvent struct{ system, namespace, event string }
@@ -80,7 +80,7 @@ func sourceError(dir, name string, err error) error {
 	case errors.Is(err, samples.ErrNoEvents):
 		text = "start the program first; 'gantry ns list' lists what is registered"
 	case errors.Is(err, os.ErrNotExist):
-		text = "mount them with 'gantry ns mount', or name their directory: --namespaces DIR"
+		text = "mount them with 'gantry ns mount', or name their directory: --ns-dir DIR"
 	case errors.Is(err, syscall.EACCES):
 		text = "recording a namespace from the host takes root"
 	}

@@ -19,7 +19,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -33,6 +32,7 @@ import (
 	"github.com/gantry-tools/gantry/internal/linux/sys"
 	"github.com/gantry-tools/gantry/perf"
 	"github.com/gantry-tools/gantry/tracens"
+	"github.com/gantry-tools/gantry/tracens/cgroup"
 	"github.com/gantry-tools/gantry/tracens/events"
 )
 
@@ -175,17 +175,24 @@ func open(words []string) (p *probe, err error) {
 	if err != nil {
 		return nil, err
 	}
-	group, pid, err := openCgroup(words[1])
+	group, err := cgroup.Open(words[1])
 	if err != nil {
 		return nil, err
 	}
 	defer group.Close()
+	processes, err := cgroup.Processes(group)
+	if err == nil && len(processes) == 0 {
+		err = fmt.Errorf("no process is in it: %w", syscall.ESRCH)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cgroup %s: %w", words[1], err)
+	}
 	path, place, ok := strings.Cut(words[2], ":")
 	if !ok {
 		return nil, fmt.Errorf("%q is not PATH:PLACE: %w", words[2], syscall.EINVAL)
 	}
 	// Found below the root of the container, whatever it has for links.
-	file, err := new(procroot.Files).Root(procfs.New("").Proc(pid), nil).Find(path)
+	file, err := new(procroot.Files).Root(procfs.New("").Proc(processes[0]), nil).Find(path)
 	if err != nil {
 		return nil, fmt.Errorf("%s in the container: %w", path, err)
 	}
@@ -230,57 +237,6 @@ func checkBuildID(name, want string) error {
 		return fmt.Errorf("the binary has build-id %s: %w", id, syscall.ESTALE)
 	}
 	return nil
-}
-
-// openCgroup opens a cgroup of v2, and finds a process in it or below.
-func openCgroup(path string) (*sys.FD, int, error) {
-	trees, err := procfs.New("").CgroupTrees()
-	if err != nil {
-		return nil, 0, err
-	}
-	if len(trees.Trees) == 0 || !trees.Trees[0].Unified {
-		return nil, 0, fmt.Errorf("no cgroup hierarchy of v2 is mounted: %w", syscall.ENODEV)
-	}
-	if filepath.Clean("/"+path) == "/" {
-		return nil, 0, fmt.Errorf("the root cgroup is the whole machine: %w", syscall.EINVAL)
-	}
-	root, err := sys.Open(trees.Trees[0].Point, syscall.O_DIRECTORY|syscall.O_RDONLY)
-	if err != nil {
-		return nil, 0, err
-	}
-	defer root.Close()
-	fd, err := sys.OpenInRoot(root, path, syscall.O_DIRECTORY|syscall.O_RDONLY)
-	if err != nil {
-		return nil, 0, fmt.Errorf("cgroup %s: %w", path, err)
-	}
-	pid, err := firstProcess(fmt.Sprintf("/proc/self/fd/%d/", fd.Int()))
-	if err != nil {
-		return nil, 0, errors.Join(fmt.Errorf("cgroup %s: %w", path, err), fd.Close())
-	}
-	return fd, pid, nil
-}
-
-var errFound = errors.New("found")
-
-// firstProcess is a process in a cgroup or below it.
-func firstProcess(dir string) (pid int, err error) {
-	err = filepath.WalkDir(dir, func(at string, entry os.DirEntry, err error) error {
-		if err != nil || !entry.IsDir() {
-			return nil // it may be gone
-		}
-		text, err := os.ReadFile(filepath.Join(at, "cgroup.procs"))
-		if err != nil {
-			return nil
-		}
-		if n, _ := fmt.Sscan(string(text), &pid); n == 1 && pid > 0 {
-			return errFound
-		}
-		return nil
-	})
-	if errors.Is(err, errFound) {
-		return pid, nil
-	}
-	return 0, errors.Join(fmt.Errorf("no process is in it: %w", syscall.ESRCH), err)
 }
 
 // ringPages is the size of a CPU's ring.
