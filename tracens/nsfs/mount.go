@@ -87,7 +87,8 @@ func Mount(dir string, o *Options) (*FS, error) {
 		MountOptions: fuse.MountOptions{
 			AllowOther: true, Options: []string{"default_permissions"}, FsName: "gantry", Name: "tracens",
 			DirectMountStrict: true, DirectMountFlags: syscall.MS_NOSUID | syscall.MS_NODEV, DisableXAttrs: true,
-			Logger: o.Log,
+			DisableSplice: true, // nothing here is a file's
+			Logger:        o.Log,
 		},
 		EntryTimeout: &never, AttrTimeout: &never, NegativeTimeout: &never, Logger: o.Log,
 	})
