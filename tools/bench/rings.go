@@ -45,7 +45,8 @@ func (b *bench) ringRows(ctx context.Context, w io.Writer) error {
 		return fmt.Errorf("gantry ns header: %w", err)
 	}
 	for _, err := range []error{
-		os.MkdirAll(dir, 0o777), os.WriteFile(filepath.Join(dir, "userevents.h"), header, 0o666), os.WriteFile(filepath.Join(dir, "ring.c"), ringSource, 0o666),
+		os.MkdirAll(dir, 0o777), os.WriteFile(filepath.Join(dir, "userevents.h"), header, 0o666),
+		os.WriteFile(filepath.Join(dir, "ring.c"), ringSource, 0o666),
 		os.WriteFile(filepath.Join(dir, "lttng.h"), lttngSource, 0o666),
 		gcc(dir, "ring", "ring.c", "-I"+dir),
 		gcc(dir, "lttng", "ring.c", "-I"+dir, "-DLTTNG", "-llttng-ust", "-ldl"),

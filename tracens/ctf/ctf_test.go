@@ -21,7 +21,8 @@ func record(t *testing.T, set *events.Set, text string, data []byte, at time.Dur
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &events.Record{Writer: events.Writer{TID: 77, Time: uint64(at)}, Event: set.Add("user_events", d, nil), Data: data}
+	who := events.Writer{TID: 77, Time: uint64(at)}
+	return &events.Record{Writer: who, Event: set.Add("user_events", d, nil), Data: data}
 }
 
 // TestBabeltrace: babeltrace2 prints what was written.

@@ -165,7 +165,8 @@ func TestParse(t *testing.T) {
 		want string // or "" for lost
 		lost uint64
 	}{
-		{"            true-16276   [000] ..... 42427.762182: hit: a=1 b: hit: x", `16276 42427762182000 text="a=1 b: hit: x"`, 0},
+		{"            true-16276   [000] ..... 42427.762182: hit: a=1 b: hit: x",
+			`16276 42427762182000 text="a=1 b: hit: x"`, 0},
 		{"       a-1 [0] .-1234567 [001] d..2. 1.000001: hit: ", `1234567 1000001000 text=""`, 0},
 		{"CPU:1 [LOST 77 EVENTS]", "", 77},
 		{"CPU:1 [LOST many]", "", 1}, {"", "", 1}, {"short", "", 1},

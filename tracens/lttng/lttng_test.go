@@ -94,7 +94,8 @@ func TestContainers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if text, err := r.Show(ns); err != nil || !strings.Contains(text, s.of(ns).apps()) || !strings.Contains(text, "[active]") {
+		text, err := r.Show(ns)
+		if err != nil || !strings.Contains(text, s.of(ns).apps()) || !strings.Contains(text, "[active]") {
 			t.Errorf("%v\n%s", err, text)
 		}
 		if err := r.Configure(ns, "lttng enable-event --nonsense"); !errors.Is(err, syscall.EINVAL) {

@@ -22,6 +22,7 @@ import (
 	"github.com/gantry-tools/gantry/internal/linux/procroot"
 	"github.com/gantry-tools/gantry/internal/linux/sys"
 	"github.com/gantry-tools/gantry/tracens/events"
+	"github.com/gantry-tools/gantry/tracens/ring"
 )
 
 // dataFile is user_events_data: the kernel's interface of that name
@@ -128,7 +129,7 @@ func (h *dataHandle) command(m *memory, cmd uint32, arg uint64, in []byte) error
 			return err
 		}
 		return h.set().Delete(name)
-	case commandRing:
+	case ring.Command:
 		return h.attachRing(m, in)
 	}
 	return syscall.ENOTTY

@@ -35,8 +35,9 @@ const hostileSource = `
 #include <sys/wait.h>
 #include <unistd.h>
 
-static const char *const names[] = { "user_events_data", "user_events_status", "ring", "ring.socket", "marker", "trace_pipe",
-	"events", "events/e/enable", "events/e/format", "events/e/id", "events/x.0/enable", ".", "..", "../options", "../records" };
+static const char *const names[] = { "user_events_data", "user_events_status", "ring", "ring.socket", "marker",
+	"trace_pipe", "events", "events/e/enable", "events/e/format", "events/e/id", "events/x.0/enable", ".", "..",
+	"../options", "../records" };
 static const char *const texts[] = { "e u32 a", "e u64 a", "e", "f __rel_loc char[] s; u8 b", "g struct s t 4096", "",
 	"x char[1024] a", "h u32", "e:flag u32 a", "k u32 a;u32 a;u32 a" };
 static const char *dir;

@@ -169,7 +169,8 @@ func TestUserEvents(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(strings.TrimLeft(string(got), "\n"), "\n")); diff != "" {
+	lines := strings.Split(strings.TrimLeft(string(got), "\n"), "\n")
+	if diff := cmp.Diff(strings.Split(string(want), "\n"), lines); diff != "" {
 		t.Errorf("the kernel's (-) and ours (+):\n%s", diff)
 	}
 	testutil.Poll(t, "the namespace is free", func() bool { return os.Remove(space) == nil })

@@ -29,10 +29,6 @@ import (
 	"github.com/gantry-tools/gantry/tracens/ring"
 )
 
-// commandRing gives the events of a user_events_data file the ring with a number:
-// _IOW('G', 1, uint64_t). The kernel's own file does not know it (ENOTTY).
-const commandRing = 0x40084701
-
 // ringSystem is the trace system of rings: memory of programs from which their events are
 // read. The events are those that they registered.
 type ringSystem struct{ fs *FS }
@@ -461,7 +457,7 @@ func (h *ringHandle) Release(context.Context) syscall.Errno {
 	return 0
 }
 
-// attachRing carries out commandRing.
+// attachRing carries out ring.Command.
 func (h *dataHandle) attachRing(m *memory, in []byte) error {
 	if len(in) != 8 {
 		return syscall.EINVAL

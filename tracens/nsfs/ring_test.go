@@ -229,8 +229,9 @@ func TestRingInContainer(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(f.Dir(), "box/options"), []byte(options), 0); err != nil {
 			t.Fatal(err)
 		}
-		c := testutil.StartContainer(t, testutil.ContainerSpec{Name: "ringbox", Files: map[string]string{"/app/ring": program},
-			Args: []string{"/app/ring", "/events", "threads"}, Ready: "ready",
+		c := testutil.StartContainer(t, testutil.ContainerSpec{Name: "ringbox",
+			Files: map[string]string{"/app/ring": program},
+			Args:  []string{"/app/ring", "/events", "threads"}, Ready: "ready",
 			Namespaces:     []string{"user", "pid", "mount", "ipc", "uts", "network", "cgroup"},
 			WritableMounts: map[string]string{"/events": filepath.Join(f.Dir(), "box/root")}})
 		list := numbers(t, r, 4)

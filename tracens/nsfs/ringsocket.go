@@ -22,7 +22,7 @@ import (
 
 // Where the kernel cannot pass memory through, programs get it from a socket in root/:
 // who connects to root/ring.socket receives the number of a ring, 8 bytes, with its file,
-// and has said whose it is (commandRing) before it hangs up.
+// and has said whose it is (ring.Command) before it hangs up.
 
 // socketNode is the socket's file.
 type socketNode struct{ files }

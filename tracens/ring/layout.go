@@ -47,6 +47,10 @@ const (
 	align = 8
 )
 
+// Command is the ioctl by which a program gives the events of its user_events_data the ring
+// with a number: _IOW('G', 1, uint64_t). The kernel's own file does not know it (ENOTTY).
+const Command = 0x40084701
+
 // Magic and version of a ring's page.
 const (
 	magic   = "gantryrg"

@@ -18,9 +18,6 @@ import (
 	"github.com/gantry-tools/gantry/tracens/ring"
 )
 
-// commandRing gives the file a ring, by its number: _IOW('G', 1, uint64_t), of gantry.
-const commandRing = 0x40084701
-
 // openRing gives the provider a ring, if the directory has them.
 func (p *Provider) openRing(dir string) {
 	fd, id, done, err := ringFile(dir)
@@ -40,7 +37,7 @@ func (p *Provider) openRing(dir string) {
 		p.ring, err = ring.NewWriter(mem.Bytes())
 	}
 	if err == nil {
-		err = p.command(commandRing, unsafe.Pointer(&id))
+		err = p.command(ring.Command, unsafe.Pointer(&id))
 	}
 	if err != nil {
 		p.ring = nil
