@@ -33,7 +33,8 @@ type Source struct {
 	known map[string]int
 	index map[*events.Event]int
 	tgids map[int]int
-	late  uint64
+	match func(system, name string) bool
+	late  uint64 // records of events that matched and are not of the list
 }
 
 var _ capture.Source = (*Source)(nil)
@@ -43,6 +44,13 @@ var ErrNoEvents = errors.New("no such events are registered")
 
 // readSize is how much is read at once, in bytes.
 const readSize = 128 << 10
+
+// What is in the index of events that are not of the list: one that was registered too
+// late, and one that does not match.
+const (
+	noPlace   = -1
+	notWanted = -2
+)
 
 // maxThreads bounds the threads whose processes are remembered.
 const maxThreads = 1 << 16
@@ -55,7 +63,7 @@ func Open(dir, namespace string, match func(system, name string) bool) (*Source,
 		return nil, err
 	}
 	s := &Source{file: file, decoder: events.NewDecoder(nil), buf: make([]byte, readSize),
-		known: make(map[string]int), index: make(map[*events.Event]int), tgids: make(map[int]int)}
+		match: match, known: make(map[string]int), index: make(map[*events.Event]int), tgids: make(map[int]int)}
 	for {
 		list, whole := s.decoder.Events()
 		if whole {
@@ -91,10 +99,6 @@ func (s *Source) Close() error { return s.file.Close() }
 // Events implements capture.Source.
 func (s *Source) Events() []capture.SourceEvent { return s.list }
 
-// Late counts the records of events that were registered after Open, with other fields or
-// another name: they are not in the recording.
-func (s *Source) Late() uint64 { return s.late }
-
 // read reads once, and adds what came.
 func (s *Source) read(list []events.Record) ([]events.Record, error) {
 	n, err := s.file.Read(s.buf)
@@ -110,32 +114,38 @@ func (s *Source) read(list []events.Record) ([]events.Record, error) {
 	return list, err
 }
 
-// Take implements capture.Source.
+// Take implements capture.Source. Records of events that were registered after Open, with
+// another name or other fields, count as lost: the recording has no place for them.
 func (s *Source) Take() (list []capture.SourceSample, lost uint64, err error) {
 	var records []events.Record
 	for err == nil {
 		records, err = s.read(records)
 	}
 	if !errors.Is(err, syscall.EAGAIN) {
-		return nil, s.decoder.Lost(), err
+		return nil, s.decoder.Lost() + s.late, err
 	}
 	for i := range records {
 		r := &records[i]
 		at, ok := s.index[r.Event]
 		if !ok {
-			if at, ok = s.known[identity(r.Event)]; !ok {
-				at = -1
+			switch at, ok = s.known[identity(r.Event)]; {
+			case !ok && s.match(r.Event.System, r.Event.Name):
+				at = noPlace
+			case !ok:
+				at = notWanted
 			}
 			s.index[r.Event] = at
 		}
-		if at < 0 {
+		if at == noPlace {
 			s.late++
+		}
+		if at < 0 {
 			continue
 		}
 		list = append(list, capture.SourceSample{Event: at, PID: s.process(&r.Writer), TID: r.TID, Time: r.Time,
 			Data: r.Data})
 	}
-	return list, s.decoder.Lost(), nil
+	return list, s.decoder.Lost() + s.late, nil
 }
 
 // process is the process of who wrote, the thread itself if it has ended.

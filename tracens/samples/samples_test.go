@@ -216,3 +216,58 @@ func TestBabeltrace(t *testing.T) {
 		}
 	}
 }
+
+// TestLate: events that were registered after the recording began are lost, and told;
+// those that were not asked for are neither.
+func TestLate(t *testing.T) {
+	testutil.Require(t, testutil.Root)
+	f, err := nsfs.Mount(t.TempDir(), &nsfs.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := f.Unmount(); err != nil {
+			t.Error(err)
+		}
+		f.Wait()
+	})
+	if err := os.Mkdir(filepath.Join(f.Dir(), "late"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	p, err := userevents.Open(filepath.Join(f.Dir(), "late/root"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	write := func(description string) {
+		t.Helper()
+		e, err := p.Register(description)
+		if err == nil {
+			testutil.Poll(t, "it is enabled", e.Enabled)
+			err = e.Write(userevents.Append(nil).Uint32(7))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := p.Register("wanted u32 n"); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open(f.Dir(), "late", func(_, event string) bool { return strings.HasPrefix(event, "wanted") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	write("other u32 n")
+	write("wanted_late u32 n")
+	write("wanted u32 n")
+	got, lost := 0, uint64(0)
+	testutil.Poll(t, "both are taken", func() bool {
+		list, n, err := s.Take()
+		if err != nil {
+			t.Error(err)
+		}
+		got, lost = got+len(list), n
+		return got == 1 && lost == 1
+	})
+}
