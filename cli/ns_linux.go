@@ -126,7 +126,8 @@ func (f *nsFlags) mountCmd(e *env) *cobra.Command {
 				return err
 			}
 			fsys, err := nsfs.Mount(dir, &nsfs.Options{
-				Log: log.New(e.stderr, "gantry: ", 0),
+				Log:   log.New(e.stderr, "gantry: ", 0),
+				State: dir + ".state",
 				Systems: func(set func(*tracens.Namespace) *events.Set) []tracens.System {
 					return []tracens.System{&uprobes.System{Events: set}, ftrace.New(ftrace.Tracefs, set),
 						lttng.New(dir+".state", dir)}

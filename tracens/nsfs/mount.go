@@ -34,6 +34,7 @@ type FS struct {
 	dirs     *directory
 	rings    *ringSystem
 	dir      string
+	state    string // where namespaces are kept; "": nowhere
 	log      *log.Logger
 	server   *fuse.Server
 	access   procroot.Access
@@ -53,6 +54,9 @@ type Options struct {
 	// Systems are registered behind the user events and the directory itself: those that
 	// the function makes, which gets the events of a namespace.
 	Systems func(events func(*tracens.Namespace) *events.Set) []tracens.System
+	// State is a directory that keeps the namespaces and their options for the next server;
+	// "" keeps none.
+	State string
 	// NoPassthrough is as on a kernel that has no FUSE passthrough.
 	NoPassthrough bool
 	// Log is told of what the kernel says that it should not.
@@ -61,7 +65,7 @@ type Options struct {
 
 // Mount mounts the file system at a directory, which is made if it is not there.
 func Mount(dir string, o *Options) (*FS, error) {
-	f := &FS{registry: tracens.NewRegistry(), dirs: new(directory), dir: dir, ended: make(chan struct{}), log: o.Log,
+	f := &FS{registry: tracens.NewRegistry(), dirs: new(directory), dir: dir, state: o.State, ended: make(chan struct{}), log: o.Log,
 		clock: newClock()}
 	if f.log == nil {
 		f.log = log.New(io.Discard, "", 0)
@@ -83,7 +87,8 @@ func Mount(dir string, o *Options) (*FS, error) {
 		return nil, err
 	}
 	never := time.Duration(0)
-	server, err := fs.Mount(dir, &top{fs: f}, &fs.Options{
+	t := &top{fs: f}
+	server, err := fs.Mount(dir, t, &fs.Options{
 		MountOptions: fuse.MountOptions{
 			AllowOther: true, Options: []string{"default_permissions"}, FsName: "gantry", Name: "tracens",
 			DirectMountStrict: true, DirectMountFlags: syscall.MS_NOSUID | syscall.MS_NODEV, DisableXAttrs: true,
@@ -99,6 +104,9 @@ func Mount(dir string, o *Options) (*FS, error) {
 	f.server = server
 	if f.noPassthrough = passthrough(server); o.NoPassthrough {
 		f.noPassthrough = errors.ErrUnsupported
+	}
+	if err := f.restore(context.Background(), t); err != nil {
+		return nil, errors.Join(err, f.Unmount())
 	}
 	return f, nil
 }

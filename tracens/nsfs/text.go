@@ -72,7 +72,10 @@ type options struct {
 func (f *options) Open(_ context.Context, flags uint32) (fs.FileHandle, uint32, syscall.Errno) {
 	r := f.fs.registry
 	return f.open(func() (string, error) { return r.Show(f.ns) },
-		func(text string) error { return r.Configure(f.ns, text) }, flags)
+		func(text string) error {
+			defer f.fs.keep(f.ns) // what was set before a line that fails is set
+			return r.Configure(f.ns, text)
+		}, flags)
 }
 
 func (f *options) Getattr(_ context.Context, _ fs.FileHandle, out *fuse.AttrOut) syscall.Errno {

@@ -63,16 +63,26 @@ func (t *top) Mkdir(ctx context.Context, name string, _ uint32, out *fuse.EntryO
 	s := &space{of: of{t.fs, ns}}
 	node := t.NewInode(ctx, s, fs.StableAttr{Mode: syscall.S_IFDIR})
 	s.fill(ctx, node)
+	t.serve(ns)
+	t.fs.keep(ns)
+	return node, 0
+}
+
+// serve gives rings to programs, where that takes a socket.
+func (t *top) serve(ns *tracens.Namespace) {
 	if t.fs.noPassthrough != nil {
 		// The directory can be entered once it is made.
 		t.fs.readers.Go(func() { t.fs.serveRings(ns) })
 	}
-	return node, 0
 }
 
 // Rmdir ends a namespace.
 func (t *top) Rmdir(_ context.Context, name string) syscall.Errno {
-	return errno(t.fs.registry.Remove(name))
+	err := t.fs.registry.Remove(name)
+	if err == nil {
+		t.fs.forget(name)
+	}
+	return errno(err)
 }
 
 // of is the namespace that a file belongs to.
