@@ -299,3 +299,85 @@ func (s *Set) inherit(h Heir) {
 		s.add(key, &registration{event: i.event, sw: sw, at: h.Born})
 	}
 }
+
+// Kept is an event of a file, as the next server registers it again.
+type Kept struct {
+	Text    string
+	Several bool
+}
+
+// KeptBit is a registration of a file.
+type KeptBit struct {
+	Addr  uint64
+	Bit   uint8
+	Index int
+	At    Instant
+}
+
+// Keep returns what Restore takes: the file's events, in the order of their indices, and
+// the registrations that were made by it.
+func (f *File) Keep() (list []Kept, bits []KeptBit) {
+	s := f.set
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	for _, e := range f.events {
+		d := e.Description
+		if e.base != "" {
+			d.Name = e.base
+		}
+		list = append(list, Kept{d.Text(), e.base != ""})
+	}
+	for key, r := range s.regs {
+		if r.file == f {
+			bits = append(bits, KeptBit{key.Addr, key.Bit, slices.Index(f.events, r.event), r.at})
+		}
+	}
+	return list, bits
+}
+
+// Restore registers what another file had. open opens a bit; one that cannot be opened is
+// left out, as of a program that has ended.
+func (f *File) Restore(list []Kept, bits []KeptBit, open func(*KeptBit) (Bit, error)) error {
+	for i := range list {
+		d, err := Parse(list[i].Text)
+		if err != nil {
+			return err
+		}
+		f.hold(d, list[i].Several)
+	}
+	for i := range bits {
+		if bits[i].Index < 0 || bits[i].Index >= len(list) {
+			continue
+		}
+		bit, err := open(&bits[i])
+		if err != nil {
+			continue
+		}
+		k := &list[bits[i].Index]
+		d, err := Parse(k.Text)
+		if err == nil {
+			_, err = f.Register(d, k.Several, bit)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hold gives an event the file's next index.
+func (f *File) hold(d *Description, several bool) {
+	s := f.set
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	name, e := s.named(d, several)
+	if e == nil {
+		e = s.make(d, name, several)
+	}
+	f.events = append(f.events, e)
+	e.refs++
+}

@@ -234,7 +234,17 @@ func (h *dataHandle) register(m *memory, arg uint64) error {
 	if err != nil {
 		return err
 	}
+	h.keepRing()
 	return m.write(arg+indexOffset, ne.AppendUint32(nil, uint32(index)))
+}
+
+// keepRing has the next server know what is registered now.
+func (h *dataHandle) keepRing() {
+	h.ringMu.Lock()
+	defer h.ringMu.Unlock()
+	if err := h.fs.rings.of(h.ns).keep(h.ring); err != nil {
+		h.fs.log.Printf("namespace %s: a ring will not be there after a restart: %v", h.ns.Name, err)
+	}
 }
 
 func (h *dataHandle) unregister(m *memory, arg uint64) error {

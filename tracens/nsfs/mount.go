@@ -65,7 +65,8 @@ type Options struct {
 
 // Mount mounts the file system at a directory, which is made if it is not there.
 func Mount(dir string, o *Options) (*FS, error) {
-	f := &FS{registry: tracens.NewRegistry(), dirs: new(directory), dir: dir, state: o.State, ended: make(chan struct{}), log: o.Log,
+	f := &FS{registry: tracens.NewRegistry(), dirs: new(directory), dir: dir, state: o.State,
+		ended: make(chan struct{}), log: o.Log,
 		clock: newClock()}
 	if f.log == nil {
 		f.log = log.New(io.Discard, "", 0)

@@ -156,6 +156,10 @@ type openRing struct {
 	tids   map[uint32]int
 	lost   uint64 // that was counted
 	since  uint64 // CLOCK_MONOTONIC
+	// kept is the file of the memory, "" if it is not kept. restored: it is of the server
+	// before.
+	kept     string
+	restored bool
 }
 
 // lastRing is the number of the ring that was made last. They are inodes too.
@@ -185,7 +189,7 @@ func (r *rings) open(id uint64, tid int) (*openRing, error) {
 		o.tids = make(map[uint32]int)
 	}
 	size := ring.Header + r.size
-	if o.fd, err = sys.SharedMemory("gantry-ring", size); err != nil {
+	if o.fd, o.kept, err = r.newMemory(id, size); err != nil {
 		return nil, err
 	}
 	if o.mem, err = sys.Mmap(o.fd, size, true); err == nil {
@@ -195,6 +199,7 @@ func (r *rings) open(id uint64, tid int) (*openRing, error) {
 		o.reader, err = ring.NewReader(o.mem.Bytes())
 	}
 	if err != nil {
+		o.unkeep()
 		return nil, errors.Join(err, o.close())
 	}
 	r.list[o.id] = o
@@ -209,6 +214,7 @@ func (r *rings) drop(o *openRing) {
 	defer r.mu.Unlock()
 	if o.file == nil && r.list[o.id] == o {
 		delete(r.list, o.id)
+		o.unkeep()
 		_ = o.close() // memory of ours
 	}
 }
@@ -222,6 +228,7 @@ func (r *rings) remove(o *openRing) {
 	}
 	r.set.PublishAll(r.read(nil, o, true))
 	delete(r.list, o.id)
+	o.unkeep()
 	_ = o.close() // memory of ours
 	r.poke()
 }
@@ -238,12 +245,17 @@ func (r *rings) attach(id, owner uint64, file *events.File) (*openRing, error) {
 		return nil, fmt.Errorf("ring %d: %w", id, syscall.EBUSY)
 	}
 	o.file = file
+	r.begin()
+	return o, r.keep(o)
+}
+
+// begin has the rings read from now on; the caller holds mu.
+func (r *rings) begin() {
 	r.poke()
 	if !r.reading {
 		r.reading = true
 		r.fs.readers.Go(r.readAll)
 	}
-	return o, nil
 }
 
 // poke has the rings looked at now; the caller holds mu.
@@ -299,7 +311,13 @@ func (r *rings) round() (again time.Duration, ok bool) {
 	list := r.records[:0]
 	for _, o := range r.list {
 		before := len(list)
-		list = r.read(list, o, false)
+		if o.restored {
+			if list = r.readOn(list, o); r.list[o.id] == nil {
+				continue
+			}
+		} else {
+			list = r.read(list, o, false)
+		}
 		if (len(list)-before)*ring.RecordHeader > r.size/readBusy {
 			again = busyPeriod
 		}
@@ -314,6 +332,20 @@ func (r *rings) round() (again time.Duration, ok bool) {
 		clear(list) // whose data are others' now
 	}
 	return again, true
+}
+
+// readOn is read of a ring of the server before: what is in it waits for somebody who
+// listens, and nobody tells when its program ends.
+func (r *rings) readOn(list []events.Record, o *openRing) []events.Record {
+	if !r.set.Active() {
+		return list
+	}
+	ended := r.ended(o)
+	list = r.read(list, o, ended)
+	if ended {
+		r.end(o)
+	}
+	return list
 }
 
 // slab is how much memory the data of records share, in bytes.

@@ -122,5 +122,5 @@ func (f *FS) restoreOne(ctx context.Context, t *top, name, options string) error
 			failed = append(failed, fmt.Errorf("%s: %w", strings.TrimSpace(line), err))
 		}
 	}
-	return errors.Join(failed...)
+	return errors.Join(append(failed, f.rings.of(ns).restoreRings())...)
 }

@@ -5,8 +5,10 @@
 package nsfs
 
 import (
+	"encoding/binary"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -62,5 +64,132 @@ func TestRestart(t *testing.T) {
 	end(f)
 	if _, err := os.Stat(state); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("something is kept: %v", err)
+	}
+}
+
+// loopSource writes numbers while its event is enabled, until its input ends.
+const loopSource = `
+#include <poll.h>
+#include "userevents.h"
+
+static struct user_events events;
+static struct user_event event;
+
+int main(int argc, char **argv)
+{
+	struct pollfd in = { .fd = 0, .events = POLLIN };
+	uint32_t n = 0;
+
+	if (user_events_open(&events, argv[1]) || user_event_register(&events, &event, "event u32 n") || !events.ring)
+		return 1;
+	puts("ready");
+	fflush(stdout);
+	while (poll(&in, 1, 1) == 0)
+		if (user_event_enabled(&event) && user_event_write(&event, &n, sizeof(n)) == 0)
+			n++;
+	return 0;
+}
+`
+
+// TestServe is no test: a server for TestKilledServer to kill.
+func TestServe(t *testing.T) {
+	dir, state := os.Getenv("GANTRY_TEST_SERVE"), os.Getenv("GANTRY_TEST_STATE")
+	if dir == "" {
+		return
+	}
+	if _, err := Mount(dir, &Options{State: state}); err != nil {
+		t.Fatal(err)
+	}
+	os.Stdout.WriteString("ready\n")
+	select {}
+}
+
+// TestKilledServer: a program that has a ring does not notice that another server reads it,
+// and what it wrote meanwhile is there.
+func TestKilledServer(t *testing.T) {
+	testutil.Require(t, testutil.Root, testutil.Tool("gcc"))
+	// Rings stay where files are in memory.
+	state, err := os.MkdirTemp("/dev/shm", "gantry-test-state")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(state) })
+	dir := t.TempDir()
+	server := exec.Command(os.Args[0], "-test.run=^TestServe$")
+	server.Env = append(os.Environ(), "GANTRY_TEST_SERVE="+dir, "GANTRY_TEST_STATE="+state)
+	before := testutil.StartReady(t, server)
+	wants(t, "mkdir", os.Mkdir(filepath.Join(dir, "shop"), 0o755), nil)
+	header, err := filepath.Abs("../userevents")
+	wants(t, "header", err, nil)
+	program := testutil.CompileC(t, loopSource, "-I"+header)
+	p := testutil.StartReady(t, exec.Command(program, filepath.Join(dir, "shop/root")))
+	ended := testutil.StartReady(t, exec.Command(program, filepath.Join(dir, "shop/root")))
+	enable := filepath.Join(dir, "shop/root/events/event/enable")
+	wants(t, "enable", os.WriteFile(enable, []byte("1"), 0), nil)
+	wants(t, "kill", before.Process.Kill(), nil)
+	before.End()
+	wants(t, "the end of a program without a server", ended.End(), nil)
+	rings, err := filepath.Glob(filepath.Join(state, "shop/rings/*[0-9]"))
+	if err != nil || len(rings) != 2 {
+		t.Fatalf("%v, %v", rings, err)
+	}
+	testutil.Poll(t, "something is written to a ring that nobody reads", func() bool {
+		for _, name := range rings {
+			b, err := os.ReadFile(name)
+			ne := binary.NativeEndian
+			if err == nil && ne.Uint64(b[64:]) > ne.Uint64(b[192:]) && ended.ProcessState != nil {
+				return true
+			}
+		}
+		return false
+	})
+	f, err := Mount(dir, &Options{State: state})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		wants(t, "unmount", f.Unmount(), nil)
+		f.Wait()
+	})
+	mounted := monotonic()
+	ns, err := f.Registry().Find("shop")
+	wants(t, "find", err, nil)
+	if e := f.Events(ns).Find("event"); e == nil || e.Text() != "event u32 n" {
+		t.Fatalf("the event is %v", e)
+	}
+	r, err := f.Events(ns).ListenHost(nil)
+	wants(t, "listen", err, nil)
+	defer r.Close()
+	next, meanwhile := uint32(0), 0
+	for n := 0; n < 50; {
+		for _, rec := range numbers(t, r, 1) {
+			if rec.PID != p.Process.Pid {
+				continue
+			}
+			if n > 0 && number(&rec) != next {
+				t.Fatalf("%d behind %d", number(&rec), next-1)
+			}
+			if rec.Time < mounted {
+				meanwhile++
+			}
+			next = number(&rec) + 1
+			if rec.Time > mounted {
+				n++
+			} else {
+				n = max(n, 1)
+			}
+		}
+	}
+	if meanwhile == 0 || r.Lost() != 0 {
+		t.Errorf("%d events from before, %d lost", meanwhile, r.Lost())
+	}
+	if err := os.Remove(filepath.Join(dir, "shop")); err == nil {
+		t.Error("removed while a program has its ring")
+	}
+	wants(t, "the program's end", p.End(), nil)
+	r.Close()
+	testutil.Poll(t, "the namespace is free", func() bool { return os.Remove(filepath.Join(dir, "shop")) == nil })
+	if left, err := os.ReadDir(state); err == nil && len(left) > 0 {
+		t.Errorf("%v is left", left)
 	}
 }

@@ -78,6 +78,9 @@ func (t *top) serve(ns *tracens.Namespace) {
 
 // Rmdir ends a namespace.
 func (t *top) Rmdir(_ context.Context, name string) syscall.Errno {
+	if ns, err := t.fs.registry.Find(name); err == nil {
+		t.fs.rings.of(ns).discard()
+	}
 	err := t.fs.registry.Remove(name)
 	if err == nil {
 		t.fs.forget(name)

@@ -28,6 +28,12 @@ func FileSystemOf(f *os.File) (FileSystem, error) {
 	return FileSystem{Ext4: st.Type == unix.EXT4_SUPER_MAGIC, Free: st.Bavail * uint64(st.Bsize)}, nil
 }
 
+// InMemory reports whether a directory is on tmpfs.
+func InMemory(dir string) bool {
+	var st unix.Statfs_t
+	return unix.Statfs(dir, &st) == nil && st.Type == unix.TMPFS_MAGIC
+}
+
 // Preallocate makes sure that n bytes from off on can be written, as far as the
 // disk is concerned. The file's size stays.
 func Preallocate(f *os.File, off, n int64) error {
