@@ -5,6 +5,8 @@ package gantry_test
 // goStatements are the files of libraries that may start a goroutine, and who awaits it.
 var goStatements = map[string]string{
 	"agent/broker/target.go":            "closes a descriptor that may never close; there are at most sixteen",
+	"agent/processes.go":                "waits for a process's end; endProcess bounds how long",
+	"tracens/nsfs/remount.go":           "mounts below a path that may never answer; replaceOne bounds its wait",
 	"agent/supervisor.go":               "listens to a worker and waits for its end; runWorker and stop wait for both",
 	"agent/worker.go":                   "listens to the supervisor, serve awaits it; await bounds its wait",
 	"capture/binaries/collector.go":     "copies binaries while the rings are read; Collector.Wait ends and awaits it",

@@ -31,6 +31,9 @@ type SupervisorOptions struct {
 	Seccomp, Socket string
 	// Worker is a command that calls Work.
 	Worker func() *exec.Cmd
+	// Namespaces is a command that serves tracing namespaces until SIGTERM, a process of its
+	// own: what containers do to it is no matter of the worker's. nil does without.
+	Namespaces func() *exec.Cmd
 	// Reload makes a new worker take over, with a new configuration.
 	Reload <-chan os.Signal
 	// Log is told what happens, a line each.
@@ -50,14 +53,6 @@ type keptListener struct {
 	state state
 }
 
-// Worker restarts wait longer, from the first to the last, when a worker did not live
-// for long.
-const (
-	firstRestart = 10 * time.Millisecond
-	lastRestart  = 2 * time.Second
-	longLived    = 10 * time.Second
-)
-
 // Supervise runs the agent until ctx ends. Paths of sockets that are there already are
 // taken over if nobody listens.
 func Supervise(ctx context.Context, o *SupervisorOptions) (err error) {
@@ -75,7 +70,12 @@ func Supervise(ctx context.Context, o *SupervisorOptions) (err error) {
 			return err
 		}
 	}
-	wait := firstRestart
+	if o.Namespaces != nil {
+		beside := make(chan struct{})
+		defer func() { <-beside }()
+		go func() { s.serveNamespaces(ctx); close(beside) }()
+	}
+	p := pause{most: 2 * time.Second}
 	for {
 		began := time.Now()
 		err := s.runWorker(ctx)
@@ -83,19 +83,16 @@ func Supervise(ctx context.Context, o *SupervisorOptions) (err error) {
 		case ctx.Err() != nil:
 			return nil
 		case err == nil: // reload
-			wait = firstRestart
+			p.last = 0
 			continue
 		}
-		if time.Since(began) > longLived {
-			wait = firstRestart
-		}
+		wait := p.next(time.Since(began))
 		o.Log(fmt.Sprintf("the worker ended: %v; the next one starts in %v", err, wait))
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
 			return nil
 		}
-		wait = min(2*wait, lastRestart)
 	}
 }
 
@@ -208,28 +205,9 @@ type running struct {
 	ended  chan error // what the process returns
 }
 
-// Times that a worker has to end by itself, and when it is killed. A thread of it may
-// wait in the kernel for a container's memory: then the next one begins beside it.
-const (
-	politely = 5 * time.Second
-	killed   = time.Second
-)
-
 // stop ends a worker.
 func (w *running) stop(log func(string)) error {
-	_ = w.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
-	var err error
-	select {
-	case err = <-w.ended:
-	case <-time.After(politely):
-		_ = w.cmd.Process.Kill()
-		select {
-		case <-w.ended:
-			log("the worker did not end and was killed")
-		case <-time.After(killed):
-			log("the worker does not end: a container keeps it waiting")
-		}
-	}
+	err := endProcess(w.cmd, w.ended, "the worker", log)
 	_ = sys.StopReceive(w.sock) // it may have hung up
 	<-w.talked
 	return err

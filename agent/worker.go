@@ -13,7 +13,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/gantry-tools/gantry/agent/broker"
@@ -244,10 +243,10 @@ func listener(number int) (*net.UnixListener, error) {
 }
 
 // accept serves the connections of a socket, so many at a time, each in a goroutine
-// that ends with it.
+// that ends with it. More wait a moment: those of a container that has too many end soon.
 func (w *worker) accept(ctx context.Context, l *net.UnixListener, serve func(context.Context, *net.UnixConn),
 	most int) error {
-	var open atomic.Int64
+	open := make(chan struct{}, most)
 	for {
 		conn, err := l.AcceptUnix()
 		if errors.Is(err, net.ErrClosed) {
@@ -262,26 +261,40 @@ func (w *worker) accept(ctx context.Context, l *net.UnixListener, serve func(con
 			}
 			continue
 		}
-		w.mu.Lock()
-		full := w.stopping || open.Load() >= int64(most)
-		if !full {
-			w.conns[conn] = true
-		}
-		w.mu.Unlock()
-		if full {
+		if !enter(ctx, open) || !w.add(conn) {
 			conn.Close()
 			continue
 		}
-		open.Add(1)
 		w.running.Go(func() {
 			serve(ctx, conn)
 			conn.Close()
-			open.Add(-1)
+			<-open
 			w.mu.Lock()
 			delete(w.conns, conn)
 			w.mu.Unlock()
 		})
 	}
+}
+
+// enter takes a place, or reports that there is none for too long.
+func enter(ctx context.Context, places chan<- struct{}) bool {
+	select {
+	case places <- struct{}{}:
+		return true
+	case <-ctx.Done():
+	case <-time.After(patience):
+	}
+	return false
+}
+
+// add takes a connection for one that is served, unless the worker ends.
+func (w *worker) add(conn net.Conn) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.stopping {
+		w.conns[conn] = true
+	}
+	return !w.stopping
 }
 
 // maxConns bounds the connections of all containers.

@@ -26,8 +26,8 @@ const defaultTracing = "/run/gantry/tracing"
 
 // agentFlags are the flags of gantry agent.
 type agentFlags struct {
-	config, seccomp, socket, tracing, audit, metrics string
-	worker                                           bool
+	config, seccomp, socket, tracing, namespaces, audit, metrics string
+	worker                                                       bool
 }
 
 func newAgentCmd(e *env) *cobra.Command {
@@ -42,6 +42,9 @@ their own container only. The rules of the configuration say who may open what.
 Containers reach it in two ways. With a seccomp profile that tells the agent of
 perf_event_open ('gantry agent profile', or gantry-runc as the runtime) every
 program works as it is. With the directory of --socket mounted, gantry works.
+
+It also serves tracing namespaces, sets of user events per container: see
+'gantry ns'.
 
 SIGHUP reads the configuration again; calls that are made meanwhile wait.`,
 		Example: `  gantry agent --audit /var/log/gantry.jsonl --metrics 127.0.0.1:9464
@@ -68,6 +71,8 @@ SIGHUP reads the configuration again; calls that are made meanwhile wait.`,
 	fl.StringVar(&f.socket, "socket", client.DefaultSocket,
 		"`SOCKET` that containers connect: mount its directory there")
 	fl.StringVar(&f.tracing, "tracing-dir", defaultTracing, "`DIRECTORY` for the tracepoints that containers may open")
+	fl.StringVar(&f.namespaces, "ns-dir", defaultNamespaces,
+		"`DIRECTORY` of tracing namespaces, see 'gantry ns'; '' for none")
 	fl.StringVar(&f.audit, "audit", "", "append each decision to this `FILE`, as lines of JSON")
 	fl.StringVar(&f.metrics, "metrics", "", "serve Prometheus at this `ADDRESS`, such as 127.0.0.1:9464")
 	fl.BoolVar(&f.worker, "worker", false, "be the process that serves")
@@ -96,7 +101,7 @@ func (f *agentFlags) supervise(e *env, cmd *cobra.Command) error {
 	signal.Notify(reload, syscall.SIGHUP)
 	defer signal.Stop(reload)
 	return agent.Supervise(ctx, &agent.SupervisorOptions{
-		Seccomp: f.seccomp, Socket: f.socket, Reload: reload, Log: f.log(e),
+		Seccomp: f.seccomp, Socket: f.socket, Reload: reload, Log: f.log(e), Namespaces: f.serveNamespaces(e),
 		Worker: func() *exec.Cmd {
 			c := exec.Command("/proc/self/exe", "agent", "--worker", "--config", f.config, "--audit", f.audit,
 				"--metrics", f.metrics, "--tracing-dir", f.tracing)
@@ -108,6 +113,19 @@ func (f *agentFlags) supervise(e *env, cmd *cobra.Command) error {
 			return c
 		},
 	})
+}
+
+// serveNamespaces is the process that serves tracing namespaces.
+func (f *agentFlags) serveNamespaces(e *env) func() *exec.Cmd {
+	if f.namespaces == "" {
+		return nil
+	}
+	return func() *exec.Cmd {
+		c := exec.Command("/proc/self/exe", "ns", "mount", f.namespaces)
+		c.Args[0] = os.Args[0] // which ps shows
+		c.Stdout, c.Stderr = e.stdout, e.stderr
+		return c
+	}
 }
 
 // work is the process that serves.

@@ -25,6 +25,7 @@ import (
 // testAgent is an agent that runs, with sockets of its own.
 type testAgent struct {
 	seccomp, socket, tracing, audit, config string
+	namespaces                              string // "": none
 	cmd                                     *exec.Cmd
 
 	mu  sync.Mutex
@@ -34,14 +35,21 @@ type testAgent struct {
 // startAgent starts an agent with a configuration and waits until it serves.
 func startAgent(t *testing.T, config string) *testAgent {
 	t.Helper()
+	return startAgentFor(t, config, "")
+}
+
+// startAgentFor starts one that serves tracing namespaces, too.
+func startAgentFor(t *testing.T, config, namespaces string) *testAgent {
+	t.Helper()
 	dir := t.TempDir()
 	a := &testAgent{
-		seccomp: filepath.Join(dir, "seccomp.sock"), socket: filepath.Join(dir, "client/agent.sock"),
+		namespaces: namespaces,
+		seccomp:    filepath.Join(dir, "seccomp.sock"), socket: filepath.Join(dir, "client/agent.sock"),
 		tracing: filepath.Join(dir, "tracing"), audit: filepath.Join(dir, "audit"), config: filepath.Join(dir, "config"),
 	}
 	a.configure(t, config)
 	a.cmd = exec.Command("/proc/self/exe", "agent", "--seccomp-socket", a.seccomp, "--socket", a.socket,
-		"--tracing-dir", a.tracing, "--audit", a.audit, "--config", a.config)
+		"--tracing-dir", a.tracing, "--ns-dir", a.namespaces, "--audit", a.audit, "--config", a.config)
 	// It is what tests kill, and no terminal of theirs.
 	a.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	stderr, err := a.cmd.StderrPipe()

@@ -42,7 +42,7 @@ func newNSCmd(e *env) *cobra.Command {
 may use one event name with different fields, and neither sees the other. A
 namespace is a directory; containers mount its root/ and find there the files
 of the kernel's user_events, which need no kernel support and no privilege.`,
-		Example: `  gantry ns mount &                        the directory, until it is ended
+		Example: `  gantry ns mount &                        the directory, unless the agent runs
   gantry ns create shop                    a namespace
   gantry ns options shop 'owner 1000'      whose its files are
   docker run --volume /run/gantry/namespaces/shop/root:/sys/kernel/tracing ...
@@ -139,7 +139,12 @@ func (f *nsFlags) mountCmd(e *env) *cobra.Command {
 			fmt.Fprintf(e.stderr, "gantry: tracing namespaces at %s; make one with mkdir, or 'gantry ns create'\n",
 				container.Printable(dir))
 			<-cmd.Context().Done()
-			return fsys.Unmount()
+			left, err := fsys.Leave()
+			if left > 0 {
+				fmt.Fprintf(e.stderr, "gantry: %s is mounted elsewhere %d times, and stays for who serves it next\n",
+					container.Printable(dir), left)
+			}
+			return err
 		},
 	}
 }

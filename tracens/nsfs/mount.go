@@ -63,7 +63,9 @@ type Options struct {
 	Log *log.Logger
 }
 
-// Mount mounts the file system at a directory, which is made if it is not there.
+// Mount mounts the file system at a directory, which is made if it is not there. EBUSY says
+// that another server has it mounted. Where a server was that has ended, its mount is taken
+// away, and with a State its namespaces' mounts in containers are replaced (Linux 5.12).
 func Mount(dir string, o *Options) (*FS, error) {
 	f := &FS{registry: tracens.NewRegistry(), dirs: new(directory), dir: dir, state: o.State,
 		ended: make(chan struct{}), log: o.Log,
@@ -81,15 +83,14 @@ func Mount(dir string, o *Options) (*FS, error) {
 			return nil, err
 		}
 	}
-	if err := removeDead(dir); err != nil {
+	dead, err := f.takeOver()
+	if err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, err
-	}
+	defer dead.close()
 	never := time.Duration(0)
 	t := &top{fs: f}
-	server, err := fs.Mount(dir, t, &fs.Options{
+	server, err := fs.Mount(f.dir, t, &fs.Options{
 		MountOptions: fuse.MountOptions{
 			AllowOther: true, Options: []string{"default_permissions"}, FsName: "gantry", Name: "tracens",
 			DirectMountStrict: true, DirectMountFlags: syscall.MS_NOSUID | syscall.MS_NODEV, DisableXAttrs: true,
@@ -100,27 +101,20 @@ func Mount(dir string, o *Options) (*FS, error) {
 	})
 	if err != nil {
 		return nil, hint.Wrap(fmt.Errorf("mount tracing namespaces at %s: %w", dir, err),
-			"it needs root and /dev/fuse; a dead mount is removed by 'umount -l "+dir+"'")
+			"it needs root and /dev/fuse")
 	}
 	f.server = server
 	if f.noPassthrough = passthrough(server); o.NoPassthrough {
 		f.noPassthrough = errors.ErrUnsupported
 	}
-	if err := f.restore(context.Background(), t); err != nil {
+	err = f.restore(context.Background(), t)
+	if err == nil && dead != nil {
+		err = f.replace(dead)
+	}
+	if err != nil {
 		return nil, errors.Join(err, f.Unmount())
 	}
 	return f, nil
-}
-
-// removeDead takes away what a server that was killed has left: nobody answers for it.
-func removeDead(dir string) error {
-	var st syscall.Stat_t
-	for errors.Is(syscall.Stat(dir, &st), syscall.ENOTCONN) {
-		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
-			return hint.Wrap(fmt.Errorf("unmount %s, whose server ended: %w", dir, err), "umount -l "+dir)
-		}
-	}
-	return nil
 }
 
 // Registry is the namespaces.

@@ -7,10 +7,14 @@ package nsfs
 import (
 	"encoding/binary"
 	"errors"
+	"io"
+	"log"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/gantry-tools/gantry/internal/testutil"
@@ -91,17 +95,26 @@ int main(int argc, char **argv)
 }
 `
 
-// TestServe is no test: a server for TestKilledServer to kill.
+// TestServe is no test: a server for other tests to kill, or to end with SIGTERM.
 func TestServe(t *testing.T) {
 	dir, state := os.Getenv("GANTRY_TEST_SERVE"), os.Getenv("GANTRY_TEST_STATE")
 	if dir == "" {
 		return
 	}
-	if _, err := Mount(dir, &Options{State: state}); err != nil {
+	f, err := Mount(dir, &Options{State: state, Log: log.Default()})
+	if err != nil {
 		t.Fatal(err)
 	}
+	ended := make(chan os.Signal, 2)
+	signal.Notify(ended, syscall.SIGTERM)
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin) // until the test ends
+		ended <- syscall.SIGTERM
+	}()
 	os.Stdout.WriteString("ready\n")
-	select {}
+	<-ended
+	_, err = f.Leave()
+	wants(t, "leave", err, nil)
 }
 
 // TestKilledServer: a program that has a ring does not notice that another server reads it,
@@ -115,9 +128,7 @@ func TestKilledServer(t *testing.T) {
 	}
 	t.Cleanup(func() { os.RemoveAll(state) })
 	dir := t.TempDir()
-	server := exec.Command(os.Args[0], "-test.run=^TestServe$")
-	server.Env = append(os.Environ(), "GANTRY_TEST_SERVE="+dir, "GANTRY_TEST_STATE="+state)
-	before := testutil.StartReady(t, server)
+	before := serveApart(t, dir, state)
 	wants(t, "mkdir", os.Mkdir(filepath.Join(dir, "shop"), 0o755), nil)
 	header, err := filepath.Abs("../userevents")
 	wants(t, "header", err, nil)

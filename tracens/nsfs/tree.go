@@ -81,12 +81,19 @@ func (t *top) Rmdir(_ context.Context, name string) syscall.Errno {
 	if ns, err := t.fs.registry.Find(name); err == nil {
 		t.fs.rings.of(ns).discard()
 	}
+	node := t.GetChild(name)
 	err := t.fs.registry.Remove(name)
 	if err == nil {
 		t.fs.forget(name)
+		if node != nil {
+			t.fs.readers.Go(func() { forgetRoot(node) }) // the kernel waits for our answer first
+		}
 	}
 	return errno(err)
 }
+
+// rootName is the directory of a namespace that containers mount.
+const rootName = "root"
 
 // of is the namespace that a file belongs to.
 type of struct {
@@ -120,7 +127,7 @@ func (s *space) fill(ctx context.Context, node *fs.Inode) {
 	}
 	add(node, "options", &options{of: s.of}, syscall.S_IFREG)
 	add(node, "records", &recordsFile{of: s.of}, syscall.S_IFREG)
-	root := add(node, "root", &rootDir{files{of: s.of, kind: syscall.S_IFDIR, mask: 0o777}}, syscall.S_IFDIR)
+	root := add(node, rootName, &rootDir{files{of: s.of, kind: syscall.S_IFDIR, mask: 0o777}}, syscall.S_IFDIR)
 	add(root, "user_events_data", &dataFile{files{of: s.of, kind: syscall.S_IFREG, mask: 0o666}}, syscall.S_IFREG)
 	add(root, "user_events_status", &textFile{
 		files: files{of: s.of, kind: syscall.S_IFREG, mask: 0o444},

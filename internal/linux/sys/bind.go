@@ -17,14 +17,35 @@ import (
 // this process serves: a thread that waits for its answer cannot be killed, and with its
 // descriptors it would keep the connection alive that it waits for.
 func ListenApart(dir, name string) (*FD, error) {
+	fd, err := apart(func() (int, error) { return listenAt(dir, name) })
+	if err != nil {
+		return nil, fmt.Errorf("listen at %s/%s: %w", dir, name, err)
+	}
+	return fd, nil
+}
+
+// apart calls fn on a thread that has none of this process's descriptors, and returns the
+// one that it opens.
+func apart(fn func() (int, error)) (*FD, error) {
 	here, there, err := SocketPair()
 	if err != nil {
 		return nil, err
 	}
 	defer here.Close()
 	defer there.Close()
-	if err := onThread(func() error { return listenTo(there, dir, name) }); err != nil {
-		return nil, fmt.Errorf("listen at %s/%s: %w", dir, name, err)
+	err = onThread(func() error {
+		if err := leaveOnly(uint(there.Int())); err != nil {
+			return err
+		}
+		fd, err := fn()
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		return unix.Sendmsg(there.Int(), []byte{0}, unix.UnixRights(fd), nil, unix.MSG_NOSIGNAL)
+	})
+	if err != nil {
+		return nil, err
 	}
 	_, fd, err := Receive(here, make([]byte, 1))
 	runtime.KeepAlive(there)
@@ -47,12 +68,11 @@ func onThread(fn func() error) error {
 	return <-result
 }
 
-// listenTo makes the socket on this thread and sends it.
-func listenTo(to *FD, dir, name string) error {
+// leaveOnly gives this thread descriptors of its own: one.
+func leaveOnly(keep uint) error {
 	if err := unix.Unshare(unix.CLONE_FILES); err != nil {
 		return fmt.Errorf("unshare: %w", err)
 	}
-	keep := uint(to.Int())
 	if keep > 0 {
 		if err := unix.CloseRange(0, keep-1, 0); err != nil && !errors.Is(err, unix.ENOSYS) {
 			return fmt.Errorf("close_range: %w", err)
@@ -61,23 +81,29 @@ func listenTo(to *FD, dir, name string) error {
 	if err := unix.CloseRange(keep+1, ^uint(0)>>33, 0); err != nil && !errors.Is(err, unix.ENOSYS) {
 		return fmt.Errorf("close_range: %w", err)
 	}
+	return nil
+}
+
+// listenAt makes a socket that listens.
+func listenAt(dir, name string) (int, error) {
 	at, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return err
+		return -1, err
 	}
 	defer unix.Close(at)
 	sock, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return err
+		return -1, err
 	}
-	defer unix.Close(sock)
 	// Not by the whole path: a socket's may have 107 bytes.
 	path := fmt.Sprintf("/proc/thread-self/fd/%d/%s", at, name)
-	if err := unix.Bind(sock, &unix.SockaddrUnix{Name: path}); err != nil {
-		return fmt.Errorf("bind: %w", err)
+	if err = unix.Bind(sock, &unix.SockaddrUnix{Name: path}); err != nil {
+		err = fmt.Errorf("bind: %w", err)
+	} else if err = unix.Listen(sock, unix.SOMAXCONN); err != nil {
+		err = fmt.Errorf("listen: %w", err)
 	}
-	if err := unix.Listen(sock, unix.SOMAXCONN); err != nil {
-		return fmt.Errorf("listen: %w", err)
+	if err != nil {
+		return -1, errors.Join(err, unix.Close(sock))
 	}
-	return unix.Sendmsg(int(keep), []byte{0}, unix.UnixRights(sock), nil, unix.MSG_NOSIGNAL)
+	return sock, nil
 }
