@@ -21,7 +21,7 @@ type Source interface {
 	// Events are what its samples may be of. They do not change.
 	Events() []SourceEvent
 	// Take returns what has come since the last call, and how many samples were lost so
-	// far. It does not wait. An error ends the recording.
+	// far. The list is valid until the next call. It does not wait. An error ends the recording.
 	Take() (list []SourceSample, lost uint64, err error)
 }
 
@@ -47,9 +47,6 @@ const (
 	sourceWindow = 50 * time.Millisecond
 	// firstSourceID is where the ids of sources' events begin: the kernel counts its from 1.
 	firstSourceID = 1 << 40
-	// commonSize is the size of the fields that every event's data begin with: type, flags,
-	// preempt count, pid.
-	commonSize = 8
 )
 
 // source is a Source with the events that it has in the file.
@@ -65,6 +62,7 @@ type sources struct {
 	points   []*perfevent.Tracepoint
 	tally    tally
 	room     []byte
+	raw      []byte    // of a sample
 	finished time.Time // when a round was
 	begin    uint64    // CLOCK_MONOTONIC: what is older is not of the recording
 }
@@ -141,12 +139,13 @@ func (s *sources) take() ([]byte, error) {
 func (s *sources) encode(from *source, sample *SourceSample) error {
 	ev := from.events[sample.Event]
 	no := perf.NativeOrder
-	raw := make([]byte, 0, commonSize+len(sample.Data)+8)
-	raw = no.AppendUint32(raw, uint32(ev.Attr.Config))
+	// What every event's data begin with: type, flags, preempt count, pid.
+	raw := no.AppendUint32(s.raw[:0], uint32(ev.Attr.Config))
 	raw = append(no.AppendUint32(raw, uint32(sample.TID)), sample.Data...)
 	for len(raw)%8 != 4 { // with its size in front it fills words
 		raw = append(raw, 0)
 	}
+	s.raw = raw
 	rec := &perf.Sample{ID: ev.IDs[0], PID: int32(sample.PID), TID: int32(sample.TID),
 		Time: sample.Time, Period: 1, Raw: raw}
 	var err error

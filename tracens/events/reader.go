@@ -192,11 +192,22 @@ func (r *Reader) add(list []Record) (lost uint64) {
 	return lost
 }
 
-// rate bounds records per second.
+// rate bounds something per second.
 type rate struct {
 	mu   sync.Mutex
 	left float64
 	at   time.Time
+}
+
+// refill adds what has come up since the last call, most at most. The caller holds mu.
+func (r *rate) refill(perSecond, most float64) {
+	now := time.Now()
+	if r.at.IsZero() {
+		r.left = most
+	} else {
+		r.left = min(most, r.left+now.Sub(r.at).Seconds()*perSecond)
+	}
+	r.at = now
 }
 
 // take takes up to n of what a second has, 0 without a limit, and returns how many it
@@ -207,14 +218,21 @@ func (r *rate) take(n, limit int) int {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now, most := time.Now(), float64(limit)
-	if r.at.IsZero() {
-		r.left = most
-	} else {
-		r.left = min(most, r.left+now.Sub(r.at).Seconds()*most)
-	}
-	r.at = now
+	r.refill(float64(limit), float64(limit))
 	n = min(n, int(r.left))
 	r.left -= float64(n)
 	return n
+}
+
+// queue takes one, and returns how long to wait for it. A tenth of a second's may come at
+// once.
+func (r *rate) queue(limit int) time.Duration {
+	if limit == 0 {
+		return 0
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.refill(float64(limit), max(1, float64(limit)/10))
+	r.left--
+	return max(0, time.Duration(-r.left/float64(limit)*float64(time.Second)))
 }

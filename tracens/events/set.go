@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 )
 
 // Limits bound what a namespace takes of this process. 0 is no limit.
@@ -19,13 +20,16 @@ type Limits struct {
 	Events, Readers, Registrations int
 	// Rate is how many records a second are taken; what is more is lost, and counted.
 	Rate int
+	// Writes is how many calls a second write a record each; more of them wait, see Pace.
+	Writes int
 	// Queue is how many bytes wait for a reader; what comes when it is full is lost, and
 	// counted.
 	Queue int
 }
 
 // DefaultLimits are those of a namespace whose options say nothing.
-var DefaultLimits = Limits{Events: 1000, Readers: 8, Registrations: 1000, Rate: 1_000_000, Queue: 1 << 20}
+var DefaultLimits = Limits{Events: 1000, Readers: 8, Registrations: 1000, Rate: 1_000_000, Writes: 25_000,
+	Queue: 1 << 20}
 
 // Event is an event of a Set.
 type Event struct {
@@ -60,7 +64,7 @@ type Set struct {
 	files   int
 	readers map[*Reader]bool
 
-	rate          rate
+	rate, writes  rate
 	active        atomic.Int64  // how many events are enabled
 	enabled       chan struct{} // has room for one word: there are more
 	written, lost atomic.Uint64
@@ -357,6 +361,10 @@ func (f *File) Write(who Writer, b []byte) (int, error) {
 	f.set.publish(who, e, data)
 	return len(b), nil
 }
+
+// Pace is how long a call that writes a record is to wait: a call costs whoever serves the set
+// much more than a record.
+func (s *Set) Pace() time.Duration { return s.writes.queue(s.Limits().Writes) }
 
 // Record is a record of the file's event with that index, for PublishAll: its data, which
 // must not change any more, were checked as those of a write.

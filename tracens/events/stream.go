@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 )
 
 // The stream of records that another process of the host reads: messages of a length, a
@@ -133,16 +132,21 @@ func (d *Decoder) message(list *[]Record) error {
 	if size > maxMessage {
 		return fmt.Errorf("%w: a message of %d bytes", ErrStream, size)
 	}
-	if int(size) > cap(d.room)-len(d.room) {
-		d.room = make([]byte, 0, max(decoderRoom, int(size)))
-	}
-	from, to := len(d.room), len(d.room)+int(size)
-	d.room = d.room[:to]
-	body := d.room[from:to:to]
+	body := d.body(int(size))
 	if _, err := io.ReadFull(d.in, body); err != nil {
 		return errors.Join(ErrStream, err)
 	}
 	return d.decode(wire.Uint32(head[4:]), body, list)
+}
+
+// body is room for the body of a message.
+func (d *Decoder) body(size int) []byte {
+	if size > cap(d.room)-len(d.room) {
+		d.room = make([]byte, 0, max(decoderRoom, size))
+	}
+	from, to := len(d.room), len(d.room)+size
+	d.room = d.room[:to]
+	return d.room[from:to:to]
 }
 
 // Decode reads the messages of which all is in b, and returns how much of it they are.
@@ -157,7 +161,9 @@ func (d *Decoder) Decode(b []byte, list []Record) (n int, _ []Record, err error)
 		if end > len(b) {
 			break
 		}
-		err = d.decode(wire.Uint32(b[n+4:]), slices.Clone(b[n+streamHeader:end]), &list)
+		body := d.body(int(size))
+		copy(body, b[n+streamHeader:])
+		err = d.decode(wire.Uint32(b[n+4:]), body, &list)
 		n = end
 	}
 	return n, list, err

@@ -62,14 +62,19 @@ func limitOf(l *Limits, word string) *int {
 		return &l.Registrations
 	case "max-rate":
 		return &l.Rate
+	case "max-writes":
+		return &l.Writes
 	case "max-queue":
 		return &l.Queue
 	}
 	return nil
 }
 
-// Parse implements tracens.System: user_events.max-events N, max-readers,
-// max-registrations, max-rate (records a second), max-queue (bytes); 0 is no limit.
+// limitWords are the limits' words in the options file.
+var limitWords = []string{"max-events", "max-readers", "max-registrations", "max-rate", "max-writes", "max-queue"}
+
+// Parse implements tracens.System: user_events. with one of limitWords, and a number of
+// events, readers, bits, records a second, calls a second, bytes; 0 is no limit.
 func (s *System) Parse(ns *tracens.Namespace, command string) error {
 	rest, mine := strings.CutPrefix(command, SystemName+".")
 	if !mine {
@@ -79,8 +84,7 @@ func (s *System) Parse(ns *tracens.Namespace, command string) error {
 	set := s.Of(ns)
 	l := set.Limits()
 	if len(words) != 2 || limitOf(&l, words[0]) == nil {
-		return fmt.Errorf("%q: max-events, max-readers, max-registrations, max-rate or max-queue, and a number: %w",
-			command, syscall.EINVAL)
+		return fmt.Errorf("%q: one of %s, and a number: %w", command, strings.Join(limitWords, ", "), syscall.EINVAL)
 	}
 	n, err := strconv.ParseUint(words[1], 10, 31)
 	if err != nil {
@@ -96,7 +100,7 @@ func (s *System) Show(ns *tracens.Namespace) (string, error) {
 	set := s.Of(ns)
 	l := set.Limits()
 	var b strings.Builder
-	for _, word := range []string{"max-events", "max-readers", "max-registrations", "max-rate", "max-queue"} {
+	for _, word := range limitWords {
 		fmt.Fprintf(&b, "%s.%s %d\n", SystemName, word, *limitOf(&l, word))
 	}
 	fmt.Fprintf(&b, "# %s: %d events, %d records written, %d lost\n", SystemName, len(set.List()), set.Written(),

@@ -75,7 +75,14 @@ func (h *dataHandle) Write(ctx context.Context, data []byte, _ int64) (uint32, s
 	if err != nil {
 		return 0, errno(err)
 	}
-	n, err := h.file.Write(writer(pid), data)
+	now := writer(pid)
+	if wait := h.set().Pace(); wait > 0 {
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done(): // a signal: it is written all the same
+		}
+	}
+	n, err := h.file.Write(now, data)
 	return uint32(n), errno(err)
 }
 

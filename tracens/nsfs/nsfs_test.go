@@ -128,7 +128,7 @@ func TestTree(t *testing.T) {
 
 func TestManyNamespaces(t *testing.T) {
 	f := mount(t)
-	const many = 1000
+	const many = 10000
 	for i := range many {
 		if err := os.Mkdir(filepath.Join(f.Dir(), fmt.Sprintf("ns%d", i)), 0o755); err != nil {
 			t.Fatal(err)

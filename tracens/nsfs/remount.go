@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -117,6 +118,10 @@ type use struct {
 	procfs.Mount
 }
 
+// copied reports whether it is the directory itself: a mount namespace begins with a copy of
+// all mounts, whether somebody needs them there or not.
+func (u *use) copied() bool { return u.Root == "/" }
+
 // uses finds the mounts of a device in all mount namespaces, but one at a directory here.
 func uses(major, minor uint32, dir string) ([]use, error) {
 	fsys := procfs.New("")
@@ -162,7 +167,7 @@ func (f *FS) replace(dead *deadMount) error {
 	var wait sync.WaitGroup
 	for _, u := range list {
 		wait.Go(func() {
-			if err := f.replaceOne(&u); err != nil {
+			if err := f.replaceOne(&u); err != nil && !u.copied() {
 				f.log.Printf("process %d has a mount of the server before at %s: %v; start its container anew",
 					u.pid, u.Point, err)
 			}
@@ -240,6 +245,7 @@ func (f *FS) Leave() (left int, err error) {
 		m, err := mountAt(f.dir)
 		if err == nil && m != nil {
 			list, err := uses(m.Major, m.Minor, f.dir)
+			list = slices.DeleteFunc(list, func(u use) bool { return u.copied() })
 			if err == nil && len(list) > 0 {
 				for _, ns := range f.registry.List() {
 					f.rings.hangUp(ns)

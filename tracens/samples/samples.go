@@ -26,6 +26,8 @@ type Source struct {
 	decoder *events.Decoder
 	buf     []byte
 	unread  []byte // the beginning of a message
+	records []events.Record
+	taken   []capture.SourceSample
 
 	list []capture.SourceEvent
 	// known are the events of the list, by what they are called and have in them, and of
@@ -117,15 +119,15 @@ func (s *Source) read(list []events.Record) ([]events.Record, error) {
 // Take implements capture.Source. Records of events that were registered after Open, with
 // another name or other fields, count as lost: the recording has no place for them.
 func (s *Source) Take() (list []capture.SourceSample, lost uint64, err error) {
-	var records []events.Record
+	s.records, s.taken = s.records[:0], s.taken[:0]
 	for err == nil {
-		records, err = s.read(records)
+		s.records, err = s.read(s.records)
 	}
 	if !errors.Is(err, syscall.EAGAIN) {
 		return nil, s.decoder.Lost() + s.late, err
 	}
-	for i := range records {
-		r := &records[i]
+	for i := range s.records {
+		r := &s.records[i]
 		at, ok := s.index[r.Event]
 		if !ok {
 			switch at, ok = s.known[identity(r.Event)]; {
@@ -142,10 +144,10 @@ func (s *Source) Take() (list []capture.SourceSample, lost uint64, err error) {
 		if at < 0 {
 			continue
 		}
-		list = append(list, capture.SourceSample{Event: at, PID: s.process(&r.Writer), TID: r.TID, Time: r.Time,
+		s.taken = append(s.taken, capture.SourceSample{Event: at, PID: s.process(&r.Writer), TID: r.TID, Time: r.Time,
 			Data: r.Data})
 	}
-	return list, s.decoder.Lost() + s.late, nil
+	return s.taken, s.decoder.Lost() + s.late, nil
 }
 
 // process is the process of who wrote, the thread itself if it has ended.
