@@ -27,6 +27,9 @@ type bpfWatch struct {
 	done           chan error // nil: not started
 	checkpointed   uint64     // programs whose details a killed recorder leaves
 	nextCheckpoint time.Time  // when those of others are shown, at the earliest
+	// info and btf are what files say of programs, when one less than encoded had details.
+	info, btf []byte
+	encoded   uint64
 }
 
 // maxCheckpoint bounds the details that a killed recorder leaves of programs that were loaded
@@ -104,14 +107,18 @@ func (b *bpfWatch) wait() error {
 func (b *bpfWatch) features(f *perfdata.Features) {
 	if b != nil {
 		b.checkpointed, _ = b.programs.Taken() // before they are encoded: none is taken for shown that is not
-		f.BPFProgInfo, f.BPFBTF = b.programs.Sections()
+		if b.encoded != b.checkpointed+1 {
+			b.info, b.btf = b.programs.Sections()
+			b.encoded = b.checkpointed + 1
+		}
+		f.BPFProgInfo, f.BPFBTF = b.info, b.btf
 	}
 }
 
 // checkpoint has the file show the details that are known by now if the recorder is
 // killed: at most once a second, for all of them are written each time. Once they
 // are too many, those stay that were shown last.
-func (b *bpfWatch) checkpoint(out *perfdata.Writer) {
+func (b *bpfWatch) checkpoint(out Sink) {
 	if b == nil {
 		return
 	}

@@ -106,8 +106,8 @@ func pmuMappings(pmus *perfevent.PMUs) []perfdata.PMU {
 }
 
 // noteOmitted says what a stream has no room for: a feature there is one record.
-func (s *session) noteOmitted() {
-	for _, id := range slices.Compact(slices.Sorted(slices.Values(s.out.Omitted()))) {
+func (s *session) noteOmitted(out Sink) {
+	for _, id := range slices.Compact(slices.Sorted(slices.Values(out.Omitted()))) {
 		s.result.note("%v is too large for a stream and was left out; record to a file (-o FILE)", id)
 	}
 }

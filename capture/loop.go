@@ -35,7 +35,8 @@ func (r *Recorder) loop(ctx context.Context) error {
 		if err := r.lookAtSideband(); err != nil {
 			return err
 		}
-		if time.Since(r.lastPass)+r.interval.interval > tick || r.crowded() { // the next look is too late
+		late := time.Since(r.lastPass)+r.interval.interval > tick // at the next look
+		if late || r.crowded() || r.cutting.Load() {
 			if err := r.writeLateNames(); err != nil {
 				return err
 			}
@@ -43,6 +44,9 @@ func (r *Recorder) loop(ctx context.Context) error {
 				return err
 			}
 			r.progress()
+			if err := r.cutIfAsked(); err != nil {
+				return err
+			}
 		}
 	}
 }
@@ -120,6 +124,10 @@ func (r *Recorder) crowded() bool {
 func (r *Recorder) pass() error {
 	// Before the sideband is read, which then tells of all that was before
 	// these samples.
+	begun, err := monotonic()
+	if err != nil {
+		return err
+	}
 	r.takeSamples()
 	if err := r.drain(); err != nil {
 		return err
@@ -149,6 +157,9 @@ func (r *Recorder) pass() error {
 		return err
 	}
 	add(told)
+	if err := r.feedStatus(begun); err != nil {
+		return err
+	}
 	r.lastPass = time.Now()
 	err = r.writeParts(parts)
 	for _, ring := range r.rings {
@@ -197,12 +208,9 @@ func (r *Recorder) writeParts(parts [][]byte) error {
 }
 
 // sampleCount is how many samples have been taken from the rings.
-func (r *Recorder) sampleCount() uint64 {
-	n := r.late.samples + r.sources.tally.samples
-	for _, ring := range r.rings {
-		if !ring.sideband {
-			n += ring.tally.samples
-		}
+func (r *Recorder) sampleCount() (n uint64) {
+	for _, t := range r.tallies() {
+		n += t.samples
 	}
 	return n
 }
@@ -278,19 +286,20 @@ func (r *Recorder) lookAtSideband() error {
 type Progress struct {
 	Elapsed       time.Duration
 	Samples, Lost uint64
-	Bytes         int64
-	Containers    int
+	// Bytes are those of all files, FileBytes of the one that is written.
+	Bytes, FileBytes int64
+	Containers       int
 }
 
 func (r *Recorder) progress() {
 	if r.opts.Progress == nil {
 		return
 	}
-	p := Progress{Elapsed: time.Since(r.started), Bytes: r.out.Size()}
-	p.Samples = r.late.samples + r.sources.tally.samples
-	for _, ring := range r.rings {
-		p.Samples += ring.tally.samples
-		p.Lost += ring.tally.lost
+	p := Progress{Elapsed: time.Since(r.started), FileBytes: r.out.Size(), Samples: r.sampleCount(),
+		Lost: r.lostCount()}
+	p.Bytes = r.result.Bytes + p.FileBytes
+	for _, e := range r.ended {
+		p.Bytes += e.out.Size()
 	}
 	r.scan.settle()
 	p.Containers = r.names.count(r.scan.cgroups)

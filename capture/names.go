@@ -49,12 +49,14 @@ type names struct {
 	told  []container.Info // by watch
 	// dropped: a cgroup, or a container, came when there were maxQueue in the queue.
 	dropped bool
+	newest  time.Time // when a cgroup appeared last
 
 	// mu is taken before qmu. It is held while the runtimes are asked, so
 	// the reader of the rings never waits for it.
 	mu       sync.Mutex
 	table    *container.Table
 	warnings []container.Warning
+	answered time.Time // when the runtimes were asked last that have answered
 	// view is called after the runtimes were asked, with the time when that
 	// began; last says that they will not be asked again. It may be nil.
 	view func(t *container.Table, asked time.Time, last bool)
@@ -94,6 +96,7 @@ func (n *names) Observe(ev *proctable.Event) {
 // addCgroup takes note of a cgroup. It never waits.
 func (n *names) addCgroup(id uint64, path string) {
 	n.qmu.Lock()
+	n.newest = time.Now()
 	if len(n.queue) < maxQueue {
 		n.queue = append(n.queue, container.Cgroup{ID: container.CgroupID(id), Path: path})
 	} else {
@@ -227,6 +230,7 @@ func (n *names) refresh(ctx context.Context, last bool) {
 		}
 	}
 	n.take(last)
+	n.answered = asked
 	if n.view != nil {
 		n.view(n.table, asked, last)
 	}
@@ -248,6 +252,25 @@ func (n *names) wait() *container.Table {
 
 // firstAnswer is how long the recording's start waits for the runtimes.
 const firstAnswer = 500 * time.Millisecond
+
+// lockTable gives the table to the caller until unlock is called, once the runtimes have been
+// asked for the cgroups that were there at a time; force gives it as it is, nil is not yet.
+func (n *names) lockTable(at time.Time, force bool) (table *container.Table, unlock func()) {
+	if force {
+		n.mu.Lock()
+	} else if !n.mu.TryLock() {
+		return nil, nil
+	}
+	n.qmu.Lock()
+	known := n.newest.IsZero() || n.answered.After(n.newest) || n.answered.After(at)
+	n.qmu.Unlock()
+	if !force && n.resolver != nil && !known {
+		n.mu.Unlock()
+		return nil, nil
+	}
+	n.take(false)
+	return n.table, n.mu.Unlock
+}
 
 // section is the table as it is once the runtimes have been asked, or what of
 // it was known before if they have not answered after firstAnswer: early.

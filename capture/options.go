@@ -6,7 +6,6 @@ package capture
 
 import (
 	"io"
-	"os"
 	"time"
 
 	"github.com/gantry-tools/gantry/capture/perfevent"
@@ -133,12 +132,8 @@ type Options struct {
 	Definitions container.Definitions
 	// Sources have samples from elsewhere than the kernel; they stay the caller's.
 	Sources []Source
+	// Segments makes several files of the recording, where Cut is called; nil: one.
+	Segments *Segments
 	// Progress is called about four times a second, in Run's goroutine.
 	Progress func(Progress)
-}
-
-// Output is where a recording goes: one of the two.
-type Output struct {
-	File *os.File  // empty, seekable
-	Pipe io.Writer // a stream
 }

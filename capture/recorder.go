@@ -13,11 +13,13 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/gantry-tools/gantry/capture/binaries"
 	"github.com/gantry-tools/gantry/capture/filter"
 	"github.com/gantry-tools/gantry/capture/perfevent"
+	"github.com/gantry-tools/gantry/capture/proctable"
 	"github.com/gantry-tools/gantry/capture/snapshot"
 	"github.com/gantry-tools/gantry/internal/hint"
 	"github.com/gantry-tools/gantry/internal/linux/procfs"
@@ -62,6 +64,18 @@ type Recorder struct {
 	sources   sources
 	// unfinished: something was written since the last round was finished.
 	unfinished bool
+
+	// Of a recording with Segments: what is asked for; where this file began; files that have
+	// ended and are to be closed.
+	cutting atomic.Bool
+	heldUp  int
+	segment segment
+	ended   []*ended
+	// lastBegun is when the last pass began, settled the one before: what happened until then
+	// is known. In nanoseconds of the recording's clock.
+	lastBegun, settled uint64
+	untold             uint64
+	cgroupsLeft        int
 }
 
 // Open opens the events that the options ask for and their rings. Nothing is
@@ -273,6 +287,9 @@ func (r *Recorder) Run(ctx context.Context, out Output) (*Result, error) {
 	if e := r.endFilter(); err == nil {
 		err = e
 	}
+	if e := r.closeEnded(true); err == nil {
+		err = e
+	}
 	r.sumUp(table)
 	if e := r.finish(table, r.sampleTime()); err == nil {
 		err = e
@@ -340,6 +357,9 @@ func (r *Recorder) begin(out Output) error {
 	r.cmdLine, r.version, r.compress = o.CmdLine, o.Version, o.Compress
 	r.groups, r.pmus, r.announced = r.set.groups, o.PMUs, r.Notes()
 	r.events, r.sideband, r.points = r.set.list, r.set.sideband, r.sources.points
+	if o.Segments != nil {
+		r.status = proctable.NewStatus(r.sideband.IDs[0])
+	}
 	err := r.start(out, o.Resolver, o.Definitions, &binaries.Options{
 		Store: o.Store, MaxBinary: o.MaxBinary, MaxBinaries: o.MaxBinaries, Blind: r.blind(),
 	})

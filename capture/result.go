@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"syscall"
 	"time"
@@ -63,8 +64,11 @@ type ContainerLoss struct {
 	Lost  uint64
 }
 
+// note adds a note, once.
 func (r *Result) note(format string, args ...any) {
-	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
+	if text := fmt.Sprintf(format, args...); !slices.Contains(r.Notes, text) {
+		r.Notes = append(r.Notes, text)
+	}
 }
 
 // newScanner prepares to look at the samples of the events.
@@ -82,14 +86,19 @@ func newScanner(s *eventSet) scanner {
 	return sc
 }
 
-// sampleTime is the time of the first and of the last sample.
-func (r *Recorder) sampleTime() (span [2]uint64) {
-	tallies := []*tally{&r.late}
+// tallies are what was counted of samples, wherever they come from.
+func (r *Recorder) tallies() []*tally {
+	list := []*tally{&r.late}
 	for _, ring := range r.rings {
-		tallies = append(tallies, &ring.tally)
+		list = append(list, &ring.tally)
 	}
-	for _, t := range append(tallies, &r.sources.tally) {
-		if t.samples == 0 {
+	return append(list, &r.sources.tally)
+}
+
+// sampleTime is the time of the first and of the last sample of the file.
+func (r *Recorder) sampleTime() (span [2]uint64) {
+	for _, t := range r.tallies() {
+		if t.first == 0 {
 			continue
 		}
 		if span[0] == 0 || t.first < span[0] {
@@ -108,6 +117,7 @@ func (r *Recorder) sampleTime() (span [2]uint64) {
 // the LOST records of the event.
 func (r *Recorder) countLost() error {
 	dropped := make(map[int]uint64) // by cpu
+	told := maps.Clone(r.segment.rings)
 	now, err := sys.ClockMonotonic.Now()
 	if err != nil {
 		return err
@@ -123,6 +133,9 @@ func (r *Recorder) countLost() error {
 		lost := c.Counts[0].Lost
 		dropped[ev.Target.CPU] += lost
 		of := r.set.event(ev.ID)
+		if n := min(lost, told[ev.Target.CPU]); n > 0 { // in LOST records of the files before this one
+			lost, told[ev.Target.CPU] = lost-n, told[ev.Target.CPU]-n
+		}
 		if lost == 0 || of == nil {
 			continue
 		}
@@ -140,35 +153,53 @@ func (r *Recorder) countLost() error {
 	return nil
 }
 
-// sumUp fills the result, and the ledger in the table.
-func (r *Recorder) sumUp(table *container.Table) {
-	res := &r.result
-	res.Samples = r.late.samples + r.sources.tally.samples
-	res.Lost = r.sources.lost()
+// losses is what was lost so far, by CPU and by cgroup.
+func (r *Recorder) losses() container.Lost {
 	lost := container.Lost{CPUs: make(map[int]container.LostCount),
 		Cgroups: make(map[container.CgroupID]container.LostCount)}
 	for _, ring := range r.rings {
 		t := &ring.tally
 		n := lost.CPUs[ring.cpu]
 		n.Records += t.lost + t.lostSamples
-		if ring.sideband {
-			res.LostSideband += t.lost
-		} else {
-			res.Samples += t.samples
-			res.Lost += t.lost + t.lostSamples
+		if !ring.sideband {
 			n.Samples += t.lost + t.lostSamples
 		}
 		if n.Records != 0 {
 			lost.CPUs[ring.cpu] = n
 		}
 	}
-	by := make(map[string]uint64)
 	for id, n := range r.scan.lost {
-		id := container.CgroupID(id)
-		lost.Cgroups[id] = container.LostCount{Records: n, Samples: n}
-		by[table.Label(id)] += n
+		lost.Cgroups[container.CgroupID(id)] = container.LostCount{Records: n, Samples: n}
 	}
-	table.Lost = lost
+	return lost
+}
+
+// lostCount is how many samples were lost so far.
+func (r *Recorder) lostCount() uint64 {
+	n := r.sources.lost()
+	for _, ring := range r.rings {
+		if !ring.sideband {
+			n += ring.tally.lost + ring.tally.lostSamples
+		}
+	}
+	return n
+}
+
+// sumUp fills the result, and the ledger in the table, which is that of the last file.
+func (r *Recorder) sumUp(table *container.Table) {
+	res := &r.result
+	res.Samples, res.Lost = r.sampleCount(), r.lostCount()
+	for _, ring := range r.rings {
+		if ring.sideband {
+			res.LostSideband += ring.tally.lost
+		}
+	}
+	lost := r.losses()
+	by := make(map[string]uint64)
+	for id, n := range lost.Cgroups {
+		by[table.Label(id)] += n.Records
+	}
+	table.Lost = subtract(lost, r.segment.losses)
 	for label, n := range by {
 		res.LostBy = append(res.LostBy, ContainerLoss{Label: label, Lost: n})
 	}

@@ -7,6 +7,7 @@ package capture
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/gantry-tools/gantry/capture/binaries"
 	"github.com/gantry-tools/gantry/capture/perfevent"
@@ -15,7 +16,6 @@ import (
 	"github.com/gantry-tools/gantry/container"
 	"github.com/gantry-tools/gantry/internal/linux/procfs"
 	"github.com/gantry-tools/gantry/internal/linux/procroot"
-	"github.com/gantry-tools/gantry/internal/linux/sys"
 	"github.com/gantry-tools/gantry/perf"
 	"github.com/gantry-tools/gantry/perf/perfdata"
 )
@@ -37,22 +37,22 @@ type session struct {
 	sideband *perf.Event
 	compress int // zstd level, 0: none
 
-	out           *perfdata.Writer
-	preallocation preallocation
-	// described is what the file says of the machine; nil: it could not be
-	// found out.
-	described  *perfdata.Features
+	output
+	status     *proctable.Status // nil: there is one file only
 	clock      perfdata.ClockData
 	bootOffset uint64 // ns that CLOCK_BOOTTIME is ahead of clock
 
-	table        *proctable.Table
-	names        *names
-	namesPending bool // the file has no names of containers yet
-	binaries     *binaries.Collector
-	mappings     *binaries.Mappings
-	bpf          *bpfWatch // nil: not watched
-	snapshot     snapshot.Result
-	result       Result
+	table    *proctable.Table
+	names    *names
+	binaries *binaries.Collector
+	mappings *binaries.Mappings
+	bpf      *bpfWatch // nil: not watched
+	// machineFeatures are what each file says from its beginning, systemIDs what each says of the
+	// kernel at its end; nil: not found out yet.
+	machineFeatures *perfdata.Features
+	systemIDs       []perfdata.BuildIDEntry
+	snapshot        snapshot.Result
+	result          Result
 }
 
 // start begins the file, with the process table, the names of containers and the
@@ -73,34 +73,7 @@ func (s *session) start(out Output, r *container.Resolver, defs container.Defini
 	if err := s.bpf.begin(s.bootOffset); err != nil {
 		return err
 	}
-	o := &perfdata.WriterOptions{Compress: s.compress}
-	f, err := s.features()
-	if err == nil {
-		s.bpf.features(f)
-		s.described, o.Features = f, f
-	}
-	if out.Pipe != nil {
-		if err != nil {
-			return err
-		}
-		s.out, err = perfdata.NewPipeWriter(out.Pipe, s.events, o)
-	} else {
-		info, e := out.File.Stat()
-		regular := e == nil && info.Mode().IsRegular()
-		if regular {
-			s.preallocation = newPreallocation(out.File)
-		}
-		s.out, err = perfdata.NewWriter(vectorFile{sys.VectorFile{File: out.File, NoSched: regular}}, s.events, o)
-	}
-	return writeError(err)
-}
-
-// vectorFile is a VectorFile in the form that perfdata looks for.
-type vectorFile struct{ sys.VectorFile }
-
-func (f vectorFile) Writev(b [][]byte) (int, error) {
-	n, err := f.VectorFile.Writev(b)
-	return int(n), err
+	return s.openOutput(out)
 }
 
 // close releases what start has made. Closing twice does nothing.
@@ -115,6 +88,13 @@ func (s *session) close(r *container.Resolver) {
 // writeRecord writes one record with the id of the sideband.
 func (s *session) writeRecord(rec perf.Record) error {
 	perf.SampleIDOf(rec).ID = s.sideband.IDs[0]
+	if s.status != nil {
+		raw, err := perf.Append(nil, rec, perf.NativeOrder, s.sideband)
+		if err != nil {
+			return err
+		}
+		s.status.Add(raw)
+	}
 	if err := s.out.WriteRecord(rec, s.sideband); err != nil {
 		return writeError(err)
 	}
@@ -165,7 +145,17 @@ func (s *session) writeContainerSection(section []byte, err error) error {
 // finish writes the features and closes the file. sampleTime is the time of the
 // first and of the last sample.
 func (s *session) finish(table *container.Table, sampleTime [2]uint64) error {
-	f, err := s.described, error(nil)
+	s.bpf.sumUp(&s.result)
+	s.systemIDs = nil // modules may have been loaded since another file ended
+	err := s.endOutput(&s.output, table, sampleTime)
+	s.result.Bytes += s.out.Size()
+	s.binaries.Close()
+	return writeError(err)
+}
+
+// endOutput writes what a file says at its end, and closes it.
+func (s *session) endOutput(o *output, table *container.Table, sampleTime [2]uint64) error {
+	f, err := o.described, error(nil)
 	if f == nil {
 		f, err = s.features()
 	}
@@ -173,17 +163,17 @@ func (s *session) finish(table *container.Table, sampleTime [2]uint64) error {
 		f = &perfdata.Features{} // the error is returned; the rest is written
 	}
 	s.bpf.features(f)
-	s.bpf.sumUp(&s.result)
 	f.SampleTime = sampleTime
 	sum, list := s.binaries.Result()
 	sum.SetAtLeast(procroot.ErrTimeout, s.snapshot.TimedOut)
 	s.result.Binaries = sum
-	f.BuildIDs = append(s.systemBuildIDs(), list...)
+	if s.systemIDs == nil {
+		s.systemIDs = s.systemBuildIDs()
+	}
+	f.BuildIDs = slices.Concat(s.systemIDs, list)
 	gantry, jsonErr := s.gantrySection(table)
 	f.Gantry = gantry
-	closeErr := cmp.Or(s.out.Close(f), s.preallocation.finish())
-	s.result.Bytes = s.out.Size()
-	s.noteOmitted()
-	s.binaries.Close()
-	return writeError(cmp.Or(closeErr, err, jsonErr))
+	closeErr := cmp.Or(o.out.Close(f), o.preallocation.finish())
+	s.noteOmitted(o.out)
+	return cmp.Or(closeErr, err, jsonErr)
 }

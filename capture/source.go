@@ -149,7 +149,7 @@ func (s *sources) encode(from *source, sample *SourceSample) error {
 	rec := &perf.Sample{ID: ev.IDs[0], PID: int32(sample.PID), TID: int32(sample.TID),
 		Time: sample.Time, Period: 1, Raw: raw}
 	var err error
-	if s.tally.samples == 0 || sample.Time < s.tally.first {
+	if s.tally.first == 0 || sample.Time < s.tally.first {
 		s.tally.first = sample.Time
 	}
 	s.tally.samples, s.tally.last = s.tally.samples+1, max(s.tally.last, sample.Time)

@@ -35,8 +35,8 @@ func TestNoteOmitted(t *testing.T) {
 	if err := w.Close(large); err != nil {
 		t.Fatal(err)
 	}
-	r := &session{out: w}
-	r.noteOmitted()
+	r := new(session)
+	r.noteOmitted(w)
 	if n := r.result.Notes; len(n) != 1 || !strings.Contains(n[0], "BPF_PROG_INFO") {
 		t.Errorf("notes are %q, want one about BPF_PROG_INFO", n)
 	}

@@ -37,6 +37,9 @@ type recordFlags struct {
 	all, graph, quiet, verbose bool
 	noBuildID, wait, trim      bool
 	noBPFEvent                 bool
+	switching                  switchValue
+	maxFiles                   int
+	maxSize                    sizeValue
 	definitions                definitionFlags
 	selectors                  selectorFlags
 
@@ -99,6 +102,10 @@ func (f *recordFlags) register(cmd *cobra.Command) {
 	f.definitions.register(fl)
 	fl.StringVarP(&f.output, "output", "o", "perf.data", "write to `FILE`, or - for a stream to standard output")
 	fl.Var(&f.duration, "duration", "stop after `TIME`: 5s, 2m")
+	fl.Var(&f.switching, "switch-output", "go on in another file after a time or size: `=30s`, =100M; at SIGUSR2")
+	fl.Lookup("switch-output").NoOptDefVal = switchSignal
+	fl.IntVar(&f.maxFiles, "max-files", 0, "with --switch-output: keep the last `N` files")
+	fl.Var(&f.maxSize, "max-size", "stop when all files together have this `SIZE`: 2G")
 	fl.StringVarP(&f.ring, "mmap-pages", "m", "", "a CPU's ring for samples: `SIZE` such as 4M, or pages")
 	fl.VarP(&f.compress, "compression-level", "z", "compress with zstd, level 1 to 22: -z=3")
 	fl.Lookup("compression-level").NoOptDefVal = "1"
@@ -122,7 +129,10 @@ func (f *recordFlags) run(e *env, cmd *cobra.Command, args []string) error {
 		f.notes = append(f.notes, note)
 	}
 	say := newRecordReport(e.stderr, f)
-	opts.Progress = say.progress
+	parts := &segments{flags: f, say: say}
+	parts.options(opts)
+	var watched func(capture.Progress)
+	opts.Progress = func(p capture.Progress) { say.progress(p); watched(p) }
 	r, err := capture.Open(*opts)
 	if err != nil {
 		return f.levelHint(args, err)
@@ -132,6 +142,7 @@ func (f *recordFlags) run(e *env, cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	parts.out = out
 	// Only now: an error is one line and its hint.
 	for _, n := range append(f.notes, r.Notes()...) {
 		say.note(n)
@@ -142,7 +153,9 @@ func (f *recordFlags) run(e *env, cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		defer watchSignals(cmd.Context(), r, say)()
 	}
-	res, err := r.Run(cmd.Context(), out.Output)
+	ctx, watched, stop := parts.watch(cmd.Context(), r.Cut)
+	res, err := r.Run(ctx, out.Output)
+	stop()
 	if e := out.Close(); err == nil {
 		err = e
 	}
@@ -153,9 +166,13 @@ func (f *recordFlags) run(e *env, cmd *cobra.Command, args []string) error {
 		}
 		return failure
 	}
-	say.result(res, f.output)
+	into, err := parts.end()
+	if err != nil {
+		return err
+	}
+	say.result(res, into)
 	pruneStore(e.stderr, f.definitions.config, opts.Store)
-	return childStatus(res)
+	return childStatus(res, res.TimeUp || say.ended)
 }
 
 // levelHint: in "-z 3" the 3 is taken for the command.
@@ -170,10 +187,10 @@ func (f *recordFlags) levelHint(args []string, err error) error {
 	return hint.Wrap(err, fmt.Sprintf("write -z=%s if it is the level of compression", args[0]))
 }
 
-// childStatus passes the command's status on. A command that was ended because
-// the time was up has done nothing wrong.
-func childStatus(res *capture.Result) error {
-	if c := &res.Child; c.Ran && c.Code != 0 && !(c.Stopped && res.TimeUp) {
+// childStatus passes the command's status on. A command that was ended because the time
+// was up, or the file large enough, has done nothing wrong.
+func childStatus(res *capture.Result, enough bool) error {
+	if c := &res.Child; c.Ran && c.Code != 0 && !(c.Stopped && enough) {
 		return &exitError{code: c.Code}
 	}
 	return nil
@@ -184,6 +201,7 @@ type recordReport struct {
 	w              io.Writer
 	quiet, verbose bool
 	live           bool // stderr is a terminal
+	ended          bool // by --max-size
 	shown          time.Time
 
 	mu    sync.Mutex // the progress line may be overtaken by a signal

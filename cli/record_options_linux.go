@@ -33,7 +33,7 @@ func (f *recordFlags) options(e *env, cmd *cobra.Command, args []string) (*captu
 	if err := f.selectors.parse(); err != nil {
 		return nil, usageError(cmd, err)
 	}
-	if err := f.checkCommand(args); err != nil {
+	if err := cmp.Or(f.checkCommand(args), f.checkSegments()); err != nil {
 		return nil, usageError(cmd, err)
 	}
 	for _, set := range []func(*capture.Options) error{f.setRate, f.setCallGraph, f.setRing, f.setTasks} {

@@ -201,7 +201,7 @@ func noArgs(cmd *cobra.Command, args []string) error {
 // a function of Go's.
 func flagError(err error) error {
 	var bad *pflag.InvalidValueError
-	if !errors.As(err, &bad) || bad.GetFlag().Value.Type() != "bool" {
+	if !errors.As(err, &bad) || bad.GetFlag().NoOptDefVal != "true" {
 		return err
 	}
 	return fmt.Errorf("--%s is a switch and takes no %q: write --%[1]s, or --%[1]s=false", bad.GetFlag().Name,

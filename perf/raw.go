@@ -26,9 +26,11 @@ const (
 	rawCgroupID, rawCgroupPath                                                = 8, 16
 	rawLostCount, rawLostEnd                                                  = 16, 24
 	rawLostSamples, rawLostSamplesEnd                                         = 8, 16
-	rawKsymbolName                                                            = 24
+	rawKsymbolAddr, rawKsymbolFlags, rawKsymbolName                           = 8, 22, 24
+	rawThreadPID, rawThreadTID                                                = 8, 12 // COMM, NAMESPACES, MMAP, MMAP2
 
 	rawMmapPID, rawMmapAddr, rawMmapLen          = 8, 16, 24
+	rawMmapPgOff, rawMmapEnd                     = 32, 40 // of MMAP, too
 	rawMmapMajor, rawMmapMinor, rawMmapInode     = 40, 44, 48
 	rawMmapInodeGen, rawMmapPath                 = 56, 72
 	rawMmapIDSize, rawMmapID, rawMmapIDEnd       = 40, 44, 64 // in place of device and inode
@@ -186,6 +188,51 @@ func (r Raw) SetInodeGen(gen uint64) {
 	if len(r) >= rawMmapPath {
 		NativeOrder.PutUint64(r[rawMmapInodeGen:], gen)
 	}
+}
+
+// Mapping returns the memory that an MMAP or MMAP2 record is about, and the offset into the
+// file.
+func (r Raw) Mapping() (pid int32, addr, size, pgoff uint64, ok bool) {
+	if len(r) < rawMmapEnd {
+		return 0, 0, 0, 0, false
+	}
+	return r.i32(rawMmapPID), r.u64(rawMmapAddr), r.u64(rawMmapLen), r.u64(rawMmapPgOff), true
+}
+
+// SetMapping changes what Mapping returns, but the process.
+func (r Raw) SetMapping(addr, size, pgoff uint64) {
+	if len(r) >= rawMmapEnd {
+		NativeOrder.PutUint64(r[rawMmapAddr:], addr)
+		NativeOrder.PutUint64(r[rawMmapLen:], size)
+		NativeOrder.PutUint64(r[rawMmapPgOff:], pgoff)
+	}
+}
+
+// SetThread changes whose a COMM, NAMESPACES, MMAP or MMAP2 record is.
+func (r Raw) SetThread(pid, tid int32) {
+	if len(r) >= rawCommName {
+		NativeOrder.PutUint32(r[rawThreadPID:], uint32(pid))
+		NativeOrder.PutUint32(r[rawThreadTID:], uint32(tid))
+	}
+}
+
+// SetTrailer changes the thread and the time in a sample_id of RawTrailerSize.
+func (r Raw) SetTrailer(pid, tid int32, time uint64) {
+	if len(r) < HeaderSize+RawTrailerSize {
+		return
+	}
+	t := r[len(r)-RawTrailerSize:]
+	NativeOrder.PutUint32(t[rawTrailerPID:], uint32(pid))
+	NativeOrder.PutUint32(t[rawTrailerTID:], uint32(tid))
+	NativeOrder.PutUint64(t[rawTrailerTime:], time)
+}
+
+// Ksymbol returns the address of a KSYMBOL record, and whether the symbol is no more.
+func (r Raw) Ksymbol() (addr uint64, gone, ok bool) {
+	if len(r) < rawKsymbolName {
+		return 0, false, false
+	}
+	return r.u64(rawKsymbolAddr), NativeOrder.Uint16(r[rawKsymbolFlags:])&KsymbolUnregister != 0, true
 }
 
 // BPFEvent returns the body of a BPF_EVENT record.

@@ -91,6 +91,7 @@ func run(ctx context.Context, stdout, stderr io.Writer, args []string) (err erro
 	b := &bench{options: *o, log: stderr}
 	b.printMachine(stdout)
 	for _, rows := range []func(context.Context, io.Writer) error{b.readRows, b.dumpRows, b.symbolRows, b.recordRows,
+		b.segmentsRows,
 		b.startsRows, b.namesRows, b.startRows, b.snapshotRows, b.filterRows, b.bpfRows, b.insideRows,
 		b.userEventsRows, b.ringRows, b.crowdRows} {
 		if err := rows(ctx, stdout); err != nil {
