@@ -33,17 +33,17 @@ var perfFlags = map[string]map[string]string{
 			"buildid-mmap bpf-event",
 		hintLeave: "f force B no-buildid proc-map-timeout synth tail-synthesize R raw-samples kcore no-buffering r " +
 			"realtime mmap-flush affinity threads y",
-		"an older file becomes FILE.old by itself: leave it out":       "A append",
-		"write --no-buildid-cache":                                     "N",
-		"write u behind the event, as in -e cycles:u":                  "all-user",
-		"write k behind the event, as in -e cycles:k":                  "all-kernel",
-		"choose by --container, --cgroup or -p":                        "u uid",
-		"write --cgroup PATH; it counts for all events":                "G",
-		"leave it out: -p and -t follow their threads from CPU to CPU": "per-thread",
-		"gantry does not wait: start it later":                         "D delay",
-		"one recording after the other: gantry record --duration 60s -o FILE, in a loop": "switch-output " +
-			"timestamp-filename timestamp-boundary S snapshot overwrite",
-		"--duration bounds a recording": "max-size",
+		"an older file becomes FILE.old by itself: leave it out":                             "A append",
+		"write --no-buildid-cache":                                                           "N",
+		"write u behind the event, as in -e cycles:u":                                        "all-user",
+		"write k behind the event, as in -e cycles:k":                                        "all-kernel",
+		"choose by --container, --cgroup or -p":                                              "u uid",
+		"write --cgroup PATH; it counts for all events":                                      "G",
+		"leave it out: -p and -t follow their threads from CPU to CPU":                       "per-thread",
+		"gantry does not wait: start it later":                                               "D delay",
+		"--switch-output=30s --max-files 2 keeps the last minute":                            "S snapshot overwrite",
+		"files of --switch-output have their time: leave it out":                             "timestamp-filename timestamp-boundary",
+		"write --max-files":                                                                  "switch-max-files",
 		"take it with 'gantry report --comm', '--dso' or '--symbol' when the report is made": "filter comm",
 		hintPerf: "b branch-any j branch-filter i no-inherit d data W weight phys-data data-page-size " +
 			"code-page-size I intr-regs user-regs " +
