@@ -79,33 +79,9 @@ const maxSlots = 1 << 16
 // Collect reads the recording to its end and adds its samples up. What was
 // odd is in Warnings afterwards.
 func (s *Session) Collect(o CollectOptions) (*profile.Profile, error) {
-	o.Inline = o.Inline && o.Stacks
-	c := &collector{
-		s: s, o: o, b: profile.NewBuilder(), epoch: 1,
-	}
-	c.out = c.b.NewBatch()
-	switch {
-	case o.Symbols && !o.Stacks && !o.Addresses && !o.detailed():
-		c.sites = newSites()
-	case o.Symbols:
-		c.cache = make([]frameSlot, 1<<frameBits)
-	}
-	s.leafOnly, s.cgroups = !o.Stacks, o.Fields&containerFields != 0 || len(o.Definitions) > 0
-	s.before, s.renamed = c.flush, c.forgetLabels
-	for {
-		c.leaves()
-		item, err := s.Next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return nil, err
-		}
-		if item.Sample != nil {
-			c.sample(item)
-		} else {
-			c.other(item)
-		}
+	c := s.newCollector(o)
+	if err := c.collect(0); !errors.Is(err, io.EOF) {
+		return nil, err
 	}
 	c.finish()
 	s.KeepLines()

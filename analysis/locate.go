@@ -134,6 +134,14 @@ func (s *Session) newBinary(f *timeline.File) *binary {
 	return b
 }
 
+// forgetFrames forgets the ids of a profile that is done.
+func (b *binary) forgetFrames() {
+	if b != nil {
+		clear(b.frames)
+		b.addrs, b.object = nil, 0
+	}
+}
+
 // setObject takes what reading the symbols gave.
 func (b *binary) setObject(obj *symbol.Object, err error) {
 	if b.err = err; err == nil {

@@ -39,6 +39,9 @@ type Options struct {
 	// "[vdso]", zero if that is not known. It is asked if the recording does
 	// not tell: perf record --buildid-mmap writes none.
 	VDSO func(Kernel) buildid.ID
+	// Live says that the recording is one of this program's, which is read while it is
+	// written: its table of containers changes as often as it likes.
+	Live bool
 	// Definitions say what a container is, beside those of the recording. Of
 	// two with the same name these count; built-in ones stay as they are.
 	Definitions container.Definitions
@@ -141,10 +144,10 @@ const maxTables = 16
 func (s *Session) readContainers() {
 	s.gantryChanges = s.r.GantryChanges()
 	section := s.r.Features().Gantry
-	if len(section) == 0 || s.tablesRead == maxTables {
+	if len(section) == 0 || s.tablesRead == maxTables && !s.opts.Live {
 		return
 	}
-	s.tablesRead++
+	s.tablesRead = min(s.tablesRead+1, maxTables)
 	table := new(container.Table)
 	if s.noContainers = json.Unmarshal(section, table); s.noContainers != nil {
 		return

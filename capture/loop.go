@@ -37,6 +37,9 @@ func (r *Recorder) loop(ctx context.Context) error {
 		}
 		late := time.Since(r.lastPass)+r.interval.interval > tick // at the next look
 		if late || r.crowded() || r.cutting.Load() {
+			if r.opts.Live && r.names.changed() {
+				r.namesPending = true
+			}
 			if err := r.writeLateNames(); err != nil {
 				return err
 			}

@@ -56,6 +56,7 @@ type names struct {
 	mu       sync.Mutex
 	table    *container.Table
 	warnings []container.Warning
+	seen     time.Time // answered, when changed looked
 	answered time.Time // when the runtimes were asked last that have answered
 	// view is called after the runtimes were asked, with the time when that
 	// began; last says that they will not be asked again. It may be nil.
@@ -287,6 +288,19 @@ func (n *names) section() (section []byte, early bool, err error) {
 	n.take(false)
 	section, err = n.table.MarshalJSON()
 	return section, false, err
+}
+
+// changed reports whether the runtimes have answered since it reported that last.
+func (n *names) changed() bool {
+	if !n.mu.TryLock() {
+		return false
+	}
+	defer n.mu.Unlock()
+	if !n.answered.After(n.seen) {
+		return false
+	}
+	n.seen = n.answered
+	return true
 }
 
 // late is section without waiting; not ok: not yet.

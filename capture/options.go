@@ -132,6 +132,9 @@ type Options struct {
 	Definitions container.Definitions
 	// Sources have samples from elsewhere than the kernel; they stay the caller's.
 	Sources []Source
+	// Live tells the output of containers as they get names, for who reads it meanwhile;
+	// else it is told of those of the beginning, and of all at the end.
+	Live bool
 	// Segments makes several files of the recording, where Cut is called; nil: one.
 	Segments *Segments
 	// Progress is called about four times a second, in Run's goroutine.

@@ -221,6 +221,16 @@ func noTask(what string, id int, err error) error {
 // event that replaces another.
 func (r *Recorder) Notes() []string { return slices.Concat(r.notes, r.set.notes) }
 
+// EventNames are what is sampled, as it is called in the recording.
+func (r *Recorder) EventNames() (names []string) {
+	for _, ev := range r.set.list {
+		if ev != r.set.sideband {
+			names = append(names, ev.Name)
+		}
+	}
+	return names
+}
+
 // Close releases everything; a command that still runs is killed. Closing
 // twice does nothing.
 func (r *Recorder) Close() error {
