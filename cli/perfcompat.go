@@ -51,6 +51,14 @@ var perfFlags = map[string]map[string]string{
 			"user-callchains kernel-callchains exclude-perf transaction clang-path aio k clockid off-cpu control " +
 			"strict-freq vmlinux no-samples s stat",
 	},
+	"top": {
+		hintLeave: "f force g call-graph z zero num-threads-synthesize D dump-symtab",
+		"space freezes the screen, and / filters it: leave it out": "E entries c count-filter",
+		"write --by function, or press f":                          "s sort sort-by",
+		"write --batch":                                            "stdio tui",
+		"'gantry record' takes it":                                 "i no-inherit m mmap-pages count r realtime u uid",
+		"write --kallsyms FILE, or --symfs DIR":                    "k vmlinux",
+	},
 	"report": {
 		hintLeave:         "f force asm-raw demangle",
 		hintText:          "tui gtk stdio2",
@@ -118,7 +126,6 @@ func perfFlagHint(command string, err error) string {
 // not do.
 var otherCommands = map[string]string{
 	"stat":          "gantry samples; perf stat counts",
-	"top":           "'gantry record -g --duration 5s', then 'gantry report'",
 	"trace":         "'gantry record -e \"raw_syscalls:*\" -- COMMAND', then 'gantry script'",
 	"probe":         "'gantry record -e uprobe:FILE:FUNCTION'",
 	"list":          "'perf list' names events; 'gantry containers' lists containers",

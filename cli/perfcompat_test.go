@@ -52,7 +52,7 @@ func TestPerfWords(t *testing.T) {
 		{"report -n -i x", "--show-nr-samples"},
 		{"report -n --stdio", "--show-nr-samples"},
 		{"annotate -n --stdio", "--show-nr-samples"},
-		{"top -p 1", "'gantry record -g --duration 5s'"},
+		{"top --stdio", "--batch"},
 		{"--nonsense", "see 'gantry --help'"},
 		{"report --nonsense", "see 'gantry report --help'"},
 	} {

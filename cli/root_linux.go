@@ -13,7 +13,7 @@ func liveCommands(e *env) []*cobra.Command {
 		newDoctorCmd(e),
 		newExecCmd(e),
 		newNSCmd(e),
-		newRecordCmd(e),
+		newRecordCmd(e), newTopCmd(e),
 		newSnapshotCmd(e),
 	}
 }
