@@ -20,6 +20,6 @@ var goStatements = map[string]string{
 	"tracens/lttng/lttng.go":            "awaits a daemon; end awaits both",
 	"tracens/uprobes/uprobes.go":        "reads the rings of a probe; probes.remove ends and awaits it",
 	"internal/linux/sys/bind.go":        "makes a socket on a thread of its own; onThread awaits it",
-	"view/top/run.go":                   "hands slices to the screen; Run ends and awaits it",
+	"view/terminal/run.go":              "hands slices to the screen; Run ends and awaits it",
 	"capture/names.go":                  "asks runtimes for names, and listens to them, while the rings are read; names.wait ends and awaits both",
 }

@@ -106,7 +106,7 @@ func (f *reportFlags) register(cmd *cobra.Command) {
 		"first levels of flame graphs and folded stacks, as --sort (default container,comm)")
 	fl.StringVar(&f.title, "title", "", "title of a flame graph")
 	fl.IntVar(&f.width, "width", 0, "columns to fit in (default: the terminal's, else unlimited)")
-	fl.BoolVar(&f.stdio, "stdio", false, "plain text, as always (for users of perf)")
+	fl.BoolVar(&f.stdio, "stdio", false, "text in a terminal as well, which else browses")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false,
 		"name all binaries without symbols, also those that hardly matter, and how the recording began")
 }
@@ -122,6 +122,9 @@ func (f *reportFlags) run(e *env, cmd *cobra.Command) error {
 	}
 	if err := f.check(e, cmd, format); err != nil {
 		return err
+	}
+	if f.browses(e, cmd, format) {
+		return f.browse(e, cmd)
 	}
 	r, err := f.open(e, cmd)
 	if err != nil {

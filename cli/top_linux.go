@@ -8,14 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/gantry-tools/gantry/analysis"
 	"github.com/gantry-tools/gantry/analysis/profile"
@@ -23,7 +21,7 @@ import (
 	"github.com/gantry-tools/gantry/internal/hint"
 	"github.com/gantry-tools/gantry/internal/linux/sys"
 	"github.com/gantry-tools/gantry/perf/perfdata"
-	"github.com/gantry-tools/gantry/view/top"
+	"github.com/gantry-tools/gantry/view/terminal"
 )
 
 // topFlags are the flags of gantry top.
@@ -39,7 +37,9 @@ type topFlags struct {
 }
 
 // topLevels are the values of --by.
-var topLevels = map[string]top.Level{"container": top.Containers, "process": top.Processes, "function": top.Functions}
+var topLevels = map[string]terminal.Level{
+	"container": terminal.Containers, "process": terminal.Processes, "function": terminal.Functions,
+}
 
 func newTopCmd(e *env) *cobra.Command {
 	f := &topFlags{window: timeValue(10 * time.Second), delay: timeValue(2 * time.Second)}
@@ -97,24 +97,19 @@ func (f *topFlags) run(e *env, cmd *cobra.Command) error {
 		return err
 	}
 	own := newOwnTime()
-	o := &top.Options{Slices: live.slices, Err: live.wait, Window: time.Duration(f.window),
-		Status: func() top.Status {
-			return top.Status{Event: live.event, CPUs: live.cpus, Own: own.share(), Note: "waiting for samples"}
+	o := &terminal.Options{Slices: live.slices, Err: live.wait, Window: time.Duration(f.window),
+		Status: func() terminal.Status {
+			return terminal.Status{Event: live.event, CPUs: live.cpus, Own: own.share(), Note: "waiting for samples"}
 		}}
 	width := terminalWidth(e.stdout)
 	if f.batch || width == 0 || !hasKeys(e.stdin) {
-		t := &top.TextOptions{Level: level, Every: time.Duration(f.delay), Tables: f.tables, Rows: f.rows, Width: width}
-		err = top.WriteText(cmd.Context(), e.stdout, o, t)
+		t := &terminal.TextOptions{Level: level, Every: time.Duration(f.delay), Tables: f.tables, Rows: f.rows,
+			Width: width}
+		err = terminal.WriteText(cmd.Context(), e.stdout, o, t)
 	} else {
-		err = top.Run(cmd.Context(), e.stdin, e.stdout, o, level)
+		err = terminal.Run(cmd.Context(), e.stdin, e.stdout, o, level)
 	}
 	return cmp.Or(err, live.end())
-}
-
-// hasKeys reports whether keys can be read from it.
-func hasKeys(r io.Reader) bool {
-	f, ok := r.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
 }
 
 // liveRecording is a recording that is read while it is made.

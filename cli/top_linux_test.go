@@ -128,6 +128,31 @@ func TestTop(t *testing.T) {
 	}
 }
 
+// TestBrowse: a report in a terminal is browsed, and is text where text is asked for.
+func TestBrowse(t *testing.T) {
+	testutil.Require(t, testutil.PerfEvents, testutil.Tool("tmux"))
+	file := filepath.Join(t.TempDir(), "perf.data")
+	gantry(t, "record", "-q", "-e", "cpu-clock,page-faults", "-g", "-o", file, "--", "sh", "-c",
+		"i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; ls / > /dev/null")
+	program := link(t, gantryName)
+	s := newScreen(t, program+" report -i "+file+"; echo status $?; stty -a; cat")
+	s.await("cpu-clock: ", " samples in ", "SHARE %", "[host]")
+	s.keys("Enter")
+	s.await("processes in [host]", "sh")
+	s.keys("e")
+	s.await("page-faults: ", "SHARE %")
+	s.keys("/", "ls", "Enter")
+	s.await("with /ls", "process in [host]")
+	s.keys("f")
+	s.await("TOTAL %", "OBJECT")
+	s.keys("q")
+	s.restored("status 0")
+	s = newScreen(t, program+" report --stdio -i "+file+" | head -3; "+program+" report -g none --sort comm -i "+file+"; cat")
+	if text := s.await("# Samples: ", "Command"); strings.Contains(text, "SHARE %") {
+		t.Errorf("what is asked for as text is browsed:\n%s", text)
+	}
+}
+
 // restored waits until the program has ended, and wants a terminal as it was before.
 func (s *screen) restored(status string) {
 	s.t.Helper()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package top
+package terminal
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/gantry-tools/gantry/analysis"
+	"github.com/gantry-tools/gantry/analysis/profile"
 )
 
 // Options of Run and WriteText.
@@ -49,11 +50,25 @@ func Run(ctx context.Context, in io.Reader, out io.Writer, o *Options, first Lev
 	_, err := p.Run()
 	close(quit)
 	<-done
-	if errors.Is(err, tea.ErrProgramKilled) && ctx.Err() != nil || errors.Is(err, tea.ErrInterrupted) {
-		err = nil // it was asked to
-	}
-	if err == nil {
+	if err = asked(ctx, err); err == nil {
 		err = m.ended
+	}
+	return err
+}
+
+// Browse shows a profile that does not change until the user ends it, or ctx does. name is
+// where it is from.
+func Browse(ctx context.Context, in io.Reader, out io.Writer, p *profile.Profile, name string) error {
+	w := NewProfile(p)
+	m := newModel(w, func() Status { return Status{Event: w.eventName(), Note: name} }, Containers)
+	_, err := tea.NewProgram(m, tea.WithContext(ctx), tea.WithInput(in), tea.WithOutput(out)).Run()
+	return asked(ctx, err)
+}
+
+// asked is an error, unless the screen ended for it was asked to.
+func asked(ctx context.Context, err error) error {
+	if errors.Is(err, tea.ErrProgramKilled) && ctx.Err() != nil || errors.Is(err, tea.ErrInterrupted) {
+		return nil
 	}
 	return err
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package top
+package terminal
 
 import (
 	"cmp"
@@ -42,8 +42,9 @@ type Row struct {
 	Command   string
 	Function  string
 	Object    string
-	// Self is the share of a CPU, in percent: 100 is one. Total counts what a function calls,
-	// too; for other rows it is the same.
+	// Self is the share of a CPU, in percent: 100 is one; of a profile that does not change,
+	// the share of all that is not idle. Total counts what a function calls, too; for other
+	// rows it is the same.
 	Self, Total float64
 	Samples     uint64
 	// Top is the function that most of the samples fell on.
@@ -65,7 +66,9 @@ func (r *Row) name(l Level) string {
 type Table struct {
 	Level Level
 	Rows  []Row // the largest first
-	// Busy and Idle are shares of a CPU in percent, of everything in the window.
+	// Shares: percentages are of the profile, and not of a CPU.
+	Shares bool
+	// Busy and Idle are shares in percent, of everything in the window.
 	Busy, Idle float64
 	Samples    uint64
 	// Lost are the samples that were lost.
@@ -77,6 +80,8 @@ type Table struct {
 type Window struct {
 	length time.Duration
 	slices []timedSlice
+	shares bool
+	event  string // "": that with the most samples
 }
 
 type timedSlice struct {
@@ -93,13 +98,54 @@ func (w *Window) Add(s analysis.Slice, now time.Time) {
 	w.Forget(now)
 }
 
+// NewProfile is a window of one profile, which does not change.
+func NewProfile(p *profile.Profile) *Window {
+	s := analysis.Slice{Profile: p, To: uint64(p.Meta.Duration)}
+	return &Window{slices: []timedSlice{{Slice: s}}, shares: true}
+}
+
+// next takes the next event, of those that there are.
+func (w *Window) next() {
+	list := w.events()
+	if i := slices.Index(list, w.eventName()); i >= 0 {
+		w.event = list[(i+1)%len(list)]
+	}
+}
+
+// events are the names of those that there are, in order.
+func (w *Window) events() (list []string) {
+	for _, s := range w.slices {
+		for i := range s.Events {
+			list = append(list, s.Events[i].Name)
+		}
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// eventName is the event that is shown.
+func (w *Window) eventName() string {
+	if w.event != "" {
+		return w.event
+	}
+	name, most := "", uint64(0)
+	for _, s := range w.slices {
+		for i := range s.Events {
+			if e := &s.Events[i]; e.Samples > most {
+				name, most = e.Name, e.Samples
+			}
+		}
+	}
+	return name
+}
+
 // late is how much longer than the window a slice is kept that nothing follows.
 const late = 2 * time.Second
 
 // Forget drops what is too old: by the recording's clock, and by the caller's where nothing
 // comes any more.
 func (w *Window) Forget(now time.Time) {
-	if len(w.slices) == 0 {
+	if len(w.slices) == 0 || w.shares {
 		return
 	}
 	newest := w.slices[len(w.slices)-1].To
@@ -107,6 +153,9 @@ func (w *Window) Forget(now time.Time) {
 		return s.To+uint64(w.length) <= newest || now.Sub(s.came) > w.length+late
 	})
 }
+
+// idleTask is what the kernel calls the task of a CPU that has nothing to do.
+const idleTask = "swapper"
 
 // adder adds one row up.
 type adder struct {
@@ -132,15 +181,16 @@ func (w *Window) Table(l Level, only Selection) *Table {
 	t.Span = time.Duration(span)
 	rows := make(map[key]*adder)
 	var busy, idle uint64
+	event := w.eventName()
 	for _, s := range w.slices {
 		t.Lost += s.TotalLost("")
 		for sample := range s.Samples() {
-			if sample.Event != 0 {
+			if s.Events[sample.Event].Name != event {
 				continue // a table has one unit
 			}
 			labels := s.Labels(sample.Labels)
 			t.Samples += sample.Count
-			if labels.PID == 0 {
+			if labels.PID == 0 && labels.Comm == idleTask {
 				idle += sample.Value
 				continue
 			}
@@ -153,8 +203,15 @@ func (w *Window) Table(l Level, only Selection) *Table {
 			one.add(rows, l)
 		}
 	}
+	t.Shares = w.shares
+	if w.shares {
+		span = busy
+	}
 	share := func(ns uint64) float64 { return 100 * float64(ns) / float64(max(span, 1)) }
 	t.Busy, t.Idle = share(busy), share(idle)
+	if w.shares {
+		t.Idle = 100 * float64(idle) / float64(max(busy+idle, 1))
+	}
 	for _, a := range rows {
 		a.row.Self, a.row.Total, a.row.Top = share(a.self), share(a.total), a.top()
 		t.Rows = append(t.Rows, a.row)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package top
+package terminal
 
 import (
 	"fmt"
@@ -59,7 +59,12 @@ func newModel(w *Window, status func() Status, first Level) *model {
 }
 
 // Init implements tea.Model.
-func (m *model) Init() tea.Cmd { return tick() }
+func (m *model) Init() tea.Cmd {
+	if m.window.shares {
+		return nil // nothing changes
+	}
+	return tick()
+}
 
 func tick() tea.Cmd { return tea.Tick(time.Second, func(t time.Time) tea.Msg { return tickMsg(t) }) }
 
@@ -161,6 +166,9 @@ func (m *model) key(msg tea.KeyPressMsg) tea.Cmd {
 			m.only, m.path = Selection{}, nil
 		}
 		m.reset()
+	case "e":
+		m.window.next()
+		m.build()
 	case "?":
 		m.help = !m.help
 	}
@@ -271,10 +279,11 @@ var helpText = []string{
 	"/              type a text: rows that have it stay; esc ends that",
 	"s              sort by self, total (with what a function calls), name",
 	"space          freeze, and go on",
+	"e              the next event, if there are several",
 	"up, down, page up, page down, home, end",
 	"q              quit",
 	"",
-	"CPU % is of one CPU. [host] is what is in no container.",
+	"CPU % is of one CPU, SHARE % of all that is not idle. [host] is in no container.",
 }
 
 // Escape sequences: neither is a colour.

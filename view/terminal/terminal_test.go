@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package top
+package terminal
 
 import (
 	"bytes"
@@ -152,6 +152,34 @@ func TestCursor(t *testing.T) {
 	}
 	if after := screen(t, m, "space"); !strings.Contains(after, "other") {
 		t.Errorf("not frozen any more:\n%s", after)
+	}
+}
+
+// TestProfile: a profile that does not change has shares of what is not idle, and its events
+// one after the other.
+func TestProfile(t *testing.T) {
+	b := profile.NewBuilder()
+	b.Meta().Duration = 1500 * time.Millisecond
+	l := b.Labels(profile.Labels{Container: "web", Comm: "nginx", PID: 1})
+	none := b.Labels(profile.Labels{Comm: "perf", PID: 0})
+	idle := b.Labels(profile.Labels{Comm: "swapper", PID: 0})
+	clock, faults := b.Event(profile.EventInfo{Name: "cpu-clock"}), b.Event(profile.EventInfo{Name: "page-faults"})
+	b.Add(l, 0, clock, 3, 30)
+	b.Add(none, 0, clock, 1, 10)
+	b.Add(idle, 0, clock, 6, 60)
+	b.Add(l, 0, faults, 7, 7)
+	w := NewProfile(b.Profile())
+	w.Forget(time.Now().Add(time.Hour))
+	m := newModel(w, func() Status { return Status{Event: w.eventName(), Note: "x.data"} }, Containers)
+	if text := screen(t, m); !strings.HasPrefix(text, "cpu-clock: 10 samples in 1.5 s, 60.0 % idle; x.data\n") ||
+		!strings.Contains(text, "\n   75.0        3 web") || !strings.Contains(text, "\n   25.0        1 [host]") {
+		t.Errorf("%s", text)
+	}
+	if text := screen(t, m, "e"); !strings.HasPrefix(text, "page-faults: 7 samples") || strings.Contains(text, "[host]") {
+		t.Errorf("%s", text)
+	}
+	if text := screen(t, m, "e"); !strings.HasPrefix(text, "cpu-clock: ") {
+		t.Errorf("%s", text)
 	}
 }
 

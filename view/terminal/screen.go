@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package top
+package terminal
 
 import (
 	"fmt"
@@ -41,8 +41,11 @@ type column struct {
 func percent(v float64) string { return strconv.FormatFloat(v, 'f', 1, 64) }
 
 // columns are those of a level in lines of a width.
-func columns(l Level, width int) []column {
+func columns(l Level, width int, shares bool) []column {
 	self := column{"CPU %", shareWidth, func(r *Row) string { return percent(r.Self) }}
+	if shares {
+		self.title = "SHARE %"
+	}
 	samples := column{"SAMPLES", countWidth, func(r *Row) string { return strconv.FormatUint(r.Samples, 10) }}
 	top := column{"TOP FUNCTION", -1, func(r *Row) string { return r.Top }}
 	switch l {
@@ -84,16 +87,23 @@ func cells(list []column, text func(*column) string, width int) string {
 
 // Heading is the line above a table.
 func (t *Table) Heading(width int) string {
-	return cells(columns(t.Level, width), func(c *column) string { return c.title }, width)
+	return cells(columns(t.Level, width, t.Shares), func(c *column) string { return c.title }, width)
 }
 
 // Line is a row as text.
 func (t *Table) Line(i, width int) string {
-	return cells(columns(t.Level, width), func(c *column) string { return c.text(&t.Rows[i]) }, width)
+	return cells(columns(t.Level, width, t.Shares), func(c *column) string { return c.text(&t.Rows[i]) }, width)
 }
 
 // Summary is the line about everything.
 func (t *Table) Summary(s *Status, width int) string {
+	if t.Shares {
+		text := fmt.Sprintf("%s: %d samples in %.1f s, %.1f %% idle", s.Event, t.Samples, t.Span.Seconds(), t.Idle)
+		if t.Lost > 0 {
+			text += fmt.Sprintf(", %d lost", t.Lost)
+		}
+		return ansi.Truncate(text+"; "+s.Note, width, "~")
+	}
 	if t.Span == 0 {
 		return ansi.Truncate(s.Event+"; "+s.Note, width, "~")
 	}
