@@ -46,9 +46,10 @@ func newTopCmd(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top [flags]",
 		Short: "show who uses the CPU now, by container, process and function",
-		Long: `Show who uses the CPU now: containers first, their processes and functions behind
-Enter. It is the same data as gantry record and report have, of the last seconds.
-? shows the keys. Without a terminal, or with --batch, tables are written as text.`,
+		Long: `Show who uses the CPU now: containers first, their processes and functions
+behind Enter. It is the same data as gantry record and report have, of the last
+seconds. ? shows the keys. Without a terminal, or with --batch, tables are
+written as text.`,
 		Example: `  gantry top                               the machine, by container
   gantry top --container web -F 999        one container, ten times as fine
   gantry top --batch -n 1 --by function    one table of functions, as text`,
