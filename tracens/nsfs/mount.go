@@ -47,6 +47,7 @@ type FS struct {
 	ended         chan struct{} // closed when the file system is gone
 	end           sync.Once
 	readers       sync.WaitGroup
+	serving       sync.WaitGroup
 }
 
 // Options of Mount.
@@ -90,7 +91,7 @@ func Mount(dir string, o *Options) (*FS, error) {
 	defer dead.close()
 	never := time.Duration(0)
 	t := &top{fs: f}
-	server, err := fs.Mount(f.dir, t, &fs.Options{
+	server, err := f.serve(t, &fs.Options{
 		MountOptions: fuse.MountOptions{
 			AllowOther: true, Options: []string{"default_permissions"}, FsName: "gantry", Name: "tracens",
 			DirectMountStrict: true, DirectMountFlags: syscall.MS_NOSUID | syscall.MS_NODEV, DisableXAttrs: true,
@@ -115,6 +116,16 @@ func Mount(dir string, o *Options) (*FS, error) {
 		return nil, errors.Join(err, f.Unmount())
 	}
 	return f, nil
+}
+
+// serve mounts the file system and answers the kernel until it is gone.
+func (f *FS) serve(t *top, o *fs.Options) (*fuse.Server, error) {
+	server, err := fuse.NewServer(fs.NewNodeFS(t, o), f.dir, &o.MountOptions)
+	if err != nil {
+		return nil, err
+	}
+	f.serving.Go(server.Serve) // it closes /dev/fuse, for which Server.Wait does not wait
+	return server, server.WaitMount()
 }
 
 // Registry is the namespaces.
@@ -145,7 +156,7 @@ func (f *FS) Unmount() error {
 
 // Wait waits until the file system is mounted nowhere any more.
 func (f *FS) Wait() {
-	f.server.Wait()
+	f.serving.Wait()
 	f.end.Do(func() { close(f.ended) })
 	f.readers.Wait()
 }
