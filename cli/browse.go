@@ -4,13 +4,11 @@ package cli
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"slices"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"golang.org/x/term"
 
 	"github.com/gantry-tools/gantry/analysis"
 	"github.com/gantry-tools/gantry/analysis/profile"
@@ -27,18 +25,12 @@ var browsable = []string{"input", "buildid-dir", "symfs", "kallsyms", "debuginfo
 // asked for that only text has.
 func (f *reportFlags) browses(e *env, cmd *cobra.Command, format report.Format) bool {
 	if format != report.FormatText || f.output != "-" || f.input == "-" || f.stdio || os.Getenv("TERM") == "dumb" ||
-		terminalWidth(e.stdout) == 0 || !hasKeys(e.stdin) {
+		terminalWidth(e.stdout) == 0 || !isTerminal(e.stdin) {
 		return false
 	}
 	only := true
 	cmd.Flags().Visit(func(fl *pflag.Flag) { only = only && slices.Contains(browsable, fl.Name) })
 	return only
-}
-
-// hasKeys reports whether keys can be read from it.
-func hasKeys(r io.Reader) bool {
-	f, ok := r.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
 }
 
 // browse shows the recording until the user has seen enough.

@@ -437,8 +437,8 @@ func terminalWidth(w io.Writer) int {
 }
 
 // isTerminal tells a terminal, also one that does not know its size.
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
+func isTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 

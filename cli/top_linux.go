@@ -103,7 +103,7 @@ func (f *topFlags) run(e *env, cmd *cobra.Command) error {
 			return terminal.Status{Event: live.event, CPUs: live.cpus, Own: own.share(), Note: "waiting for samples"}
 		}}
 	width := terminalWidth(e.stdout)
-	if f.batch || width == 0 || !hasKeys(e.stdin) {
+	if f.batch || width == 0 || !isTerminal(e.stdin) {
 		t := &terminal.TextOptions{Level: level, Every: time.Duration(f.delay), Tables: f.tables, Rows: f.rows,
 			Width: width}
 		err = terminal.WriteText(cmd.Context(), e.stdout, o, t)
