@@ -121,7 +121,8 @@ func TestSegments(t *testing.T) {
 	testutil.Require(t, testutil.Root, testutil.PerfEvents, testutil.Tool("perf"))
 	c := &cutRecording{t: t, dir: t.TempDir()}
 	for _, text := range []string{
-		"while :; do ls -R /usr/include > /dev/null; done", "while :; do (true; exec sh -c 'ls / > /dev/null; :'); done",
+		"while :; do ls -R /usr/include > /dev/null; done",
+		"while :; do (true; exec sh -c 'ls / > /dev/null; :'); done",
 		"i=0; while :; do i=$((i+1)); done",
 	} {
 		cmd := exec.Command("sh", "-c", text)
@@ -168,8 +169,8 @@ func TestSegments(t *testing.T) {
 		samples += s.Samples
 	}
 	if len(c.parts) < 5 || len(c.ended) != len(c.parts)-1 || samples >= res.Samples || uint64(res.Bytes) != size {
-		t.Errorf("%d files, %d ended with %d of %d samples, %d of %d bytes", len(c.parts), len(c.ended), samples, res.Samples,
-			res.Bytes, size)
+		t.Errorf("%d files, %d ended with %d of %d samples, %d of %d bytes", len(c.parts), len(c.ended), samples,
+			res.Samples, res.Bytes, size)
 	}
 	whole, parts := script(t, filepath.Join(c.dir, "whole")), script(t, c.parts...)
 	if uint64(len(whole)) != res.Samples {

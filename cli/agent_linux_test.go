@@ -45,7 +45,8 @@ func startAgentFor(t *testing.T, config, namespaces string) *testAgent {
 	a := &testAgent{
 		namespaces: namespaces,
 		seccomp:    filepath.Join(dir, "seccomp.sock"), socket: filepath.Join(dir, "client/agent.sock"),
-		tracing: filepath.Join(dir, "tracing"), audit: filepath.Join(dir, "audit"), config: filepath.Join(dir, "config"),
+		tracing: filepath.Join(dir, "tracing"), audit: filepath.Join(dir, "audit"),
+		config: filepath.Join(dir, "config"),
 	}
 	a.configure(t, config)
 	a.cmd = exec.Command("/proc/self/exe", "agent", "--seccomp-socket", a.seccomp, "--socket", a.socket,

@@ -16,7 +16,8 @@ const gantryName = "gantry-inside"
 // gantry-runc, and what tests run in containers.
 func TestMain(m *testing.M) {
 	switch {
-	case filepath.Base(os.Args[0]) == runcName, len(os.Args) > 1 && slices.Contains([]string{"agent", "ns"}, os.Args[1]):
+	case filepath.Base(os.Args[0]) == runcName,
+		len(os.Args) > 1 && slices.Contains([]string{"agent", "ns"}, os.Args[1]):
 		os.Exit(Main(os.Stdin, os.Stdout, os.Stderr, Args(os.Args)))
 	case filepath.Base(os.Args[0]) == gantryName:
 		os.Exit(Main(os.Stdin, os.Stdout, os.Stderr, os.Args[1:]))

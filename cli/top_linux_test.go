@@ -147,7 +147,8 @@ func TestBrowse(t *testing.T) {
 	s.await("TOTAL %", "OBJECT")
 	s.keys("q")
 	s.restored("status 0")
-	s = newScreen(t, program+" report --stdio -i "+file+" | head -3; "+program+" report -g none --sort comm -i "+file+"; cat")
+	s = newScreen(t, program+" report --stdio -i "+file+" | head -3; "+
+		program+" report -g none --sort comm -i "+file+"; cat")
 	if text := s.await("# Samples: ", "Command"); strings.Contains(text, "SHARE %") {
 		t.Errorf("what is asked for as text is browsed:\n%s", text)
 	}
@@ -160,7 +161,8 @@ func (s *screen) restored(status string) {
 	if strings.Contains(text, "-echo ") || strings.Contains(text, "-icanon") {
 		s.t.Errorf("the terminal is left without echo or lines:\n%s", text)
 	}
-	if got := strings.TrimSpace(s.tmux("display-message", "-p", "-t", "s", "#{alternate_on} #{cursor_flag} #{mouse_any_flag}")); got != "0 1 0" {
+	const flags = "#{alternate_on} #{cursor_flag} #{mouse_any_flag}"
+	if got := strings.TrimSpace(s.tmux("display-message", "-p", "-t", "s", flags)); got != "0 1 0" {
 		s.t.Errorf("alternate screen, cursor, mouse: %s", got)
 	}
 }

@@ -80,7 +80,8 @@ func (b *bench) ringRows(ctx context.Context, w io.Writer) error {
 	}
 	fmt.Fprintf(w, "| reading a million into CTF, server and recorder: CPU s | %.2f | | %.0f | %s |\n", cpu, readTarget,
 		mark(cpu <= readTarget))
-	fmt.Fprintf(w, "| the same into perf.data | %.2f | | %.0f | %s |\n", perfCPU, readTarget, mark(perfCPU <= readTarget))
+	fmt.Fprintf(w, "| the same into perf.data | %.2f | | %.0f | %s |\n", perfCPU, readTarget,
+		mark(perfCPU <= readTarget))
 	return nil
 }
 

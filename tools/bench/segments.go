@@ -43,7 +43,8 @@ func (b *bench) segmentsRows(ctx context.Context, w io.Writer) error {
 		return err
 	}
 	one, many := median(cpu[false]), median(cpu[true])
-	fmt.Fprintf(w, "\n| %s | one file, CPU s a second | many | ratio | target | |\n|---|---|---|---|---|---|\n", segmentsRow)
+	fmt.Fprintf(w, "\n| %s | one file, CPU s a second | many | ratio | target | |\n|---|---|---|---|---|---|\n",
+		segmentsRow)
 	fmt.Fprintf(w, "| gantry | %.4f | %.4f | %.2f | %.2f | %s |\n", one, many, many/one, segmentsTarget,
 		mark(many/one <= segmentsTarget))
 	return nil
@@ -52,7 +53,8 @@ func (b *bench) segmentsRows(ctx context.Context, w io.Writer) error {
 // segmentsRound is the CPU time that a second of recording takes.
 func (b *bench) segmentsRound(ctx context.Context, many bool) (cpu float64, err error) {
 	path := filepath.Join(b.dir, "segments.data")
-	args := []string{b.gantry, "record", "-q", "-a", "-g", "-e", "cpu-clock", "-F", strconv.Itoa(segmentsRate), "-o", path,
+	args := []string{b.gantry, "record", "-q", "-a", "-g", "-e", "cpu-clock", "-F", strconv.Itoa(segmentsRate),
+		"-o", path,
 		"--duration", (settle + b.size.record + time.Second).String()}
 	if many {
 		args = append(args, "--switch-output=1s")

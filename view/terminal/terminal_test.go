@@ -109,7 +109,8 @@ func screen(t *testing.T, m *model, keys ...string) string {
 		if n := ansi.StringWidth(line); n > m.width {
 			t.Errorf("after %q line %d has %d columns of %d: %q", keys, i, n, m.width, line)
 		}
-		if rest := strings.NewReplacer(bold, "", reverse, "", plain, "").Replace(line); strings.ContainsAny(rest, "\x1b\u009b") {
+		rest := strings.NewReplacer(bold, "", reverse, "", plain, "").Replace(line)
+		if strings.ContainsAny(rest, "\x1b\u009b") {
 			t.Errorf("after %q line %d has what the terminal would obey: %q", keys, i, line)
 		}
 		lines[i] = strings.TrimRight(ansi.Strip(line), " ")
@@ -125,8 +126,9 @@ func TestScreen(t *testing.T) {
 		m.Update(tea.WindowSizeMsg{Width: size[0], Height: size[1]})
 		fmt.Fprintf(&out, "== %d x %d\n%s", size[0], size[1], screen(t, m))
 		m.Update(sliceMsg(machine(1)))
-		for _, keys := range [][]string{{}, {"enter"}, {"down", "enter"}, {"s"}, {"esc"}, {"esc"}, {"f"}, {"/", "r", "e", "a"},
-			{"backspace", "enter"}, {"p"}, {"/", "web"}, {"esc"}, {"c", "down", "down"}, {"?"}, {"?", "G"}, {"g", "k"}} {
+		for _, keys := range [][]string{{}, {"enter"}, {"down", "enter"}, {"s"}, {"esc"}, {"esc"}, {"f"},
+			{"/", "r", "e", "a"}, {"backspace", "enter"}, {"p"}, {"/", "web"}, {"esc"}, {"c", "down", "down"},
+			{"?"}, {"?", "G"}, {"g", "k"}} {
 			fmt.Fprintf(&out, "-- %s\n%s", strings.Join(keys, " "), screen(t, m, keys...))
 		}
 	}
@@ -175,7 +177,8 @@ func TestProfile(t *testing.T) {
 		!strings.Contains(text, "\n   75.0        3 web") || !strings.Contains(text, "\n   25.0        1 [host]") {
 		t.Errorf("%s", text)
 	}
-	if text := screen(t, m, "e"); !strings.HasPrefix(text, "page-faults: 7 samples") || strings.Contains(text, "[host]") {
+	if text := screen(t, m, "e"); !strings.HasPrefix(text, "page-faults: 7 samples") ||
+		strings.Contains(text, "[host]") {
 		t.Errorf("%s", text)
 	}
 	if text := screen(t, m, "e"); !strings.HasPrefix(text, "cpu-clock: ") {
